@@ -15,9 +15,6 @@ use rgpu_model::error::{Exit, Failure, Result};
 const MAX_PORTS_TRIED: u16 = 10;
 
 /// Listens at a loopback address. `again` says how to take another port.
-///
-/// # Errors
-/// The address is not of this machine's loopback, or nothing can listen there.
 pub(crate) async fn listen(address: SocketAddr, again: &str) -> Result<TcpListener> {
     if !address.ip().is_loopback() {
         let what = format!("`{address}` is not a loopback address");

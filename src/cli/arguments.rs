@@ -103,9 +103,10 @@ impl Argument {
             last: arg.is_last_set(),
             many: matches!(arg.get_action(), ArgAction::Append) || values.max_values() > 1,
             kind: kind(arg),
-            choices: match is_switch(arg) {
-                true => Vec::new(),
-                false => choices.iter().map(PossibleValue::get_name).map(str::to_owned).collect(),
+            choices: if is_switch(arg) {
+                Vec::new()
+            } else {
+                choices.iter().map(PossibleValue::get_name).map(str::to_owned).collect()
             },
             default: default.map(|value| value.to_string_lossy().into_owned()),
             help: arg.get_help().map(ToString::to_string).unwrap_or_default(),

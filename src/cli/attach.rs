@@ -98,9 +98,10 @@ pub(super) fn run(
 fn check(app: &App, record: &RunRecord, agreed: bool) -> Result<()> {
     let is_fan_out = record.is_fan_out();
     if record.jobs.is_empty() && !is_fan_out {
-        return match started_here::is_known(app, record) {
-            true => Ok(()),
-            false => Err(never_submitted(record)),
+        return if started_here::is_known(app, record) {
+            Ok(())
+        } else {
+            Err(never_submitted(record))
         };
     }
     // The runs of a fan-out that was started here are checked one by one.

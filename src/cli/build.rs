@@ -211,10 +211,7 @@ fn destination(out: Option<&Path>, emit: Emit) -> Result<Destination> {
         Some("cubin") => emit.cubin,
         _ => return Ok(Destination::Folder(out.to_owned())),
     };
-    match is_emitted {
-        true => Ok(Destination::File(out.to_owned())),
-        false => Err(nothing_to_write(out)),
-    }
+    if is_emitted { Ok(Destination::File(out.to_owned())) } else { Err(nothing_to_write(out)) }
 }
 
 /// The failure for an output file whose kind was not built.
@@ -330,9 +327,10 @@ fn finish(
             .hint(format!("everything known about it: {}", short(folder.path()))));
     }
     let copied = copy_results(app, &build, folder, out)?;
-    match app.global.json {
-        true => app.print_json(&build)?,
-        false => show::print_result(app, &build, folder.path(), &copied),
+    if app.global.json {
+        app.print_json(&build)?
+    } else {
+        show::print_result(app, &build, folder.path(), &copied)
     }
     Ok(0)
 }
@@ -355,15 +353,17 @@ fn copy_results(
     let mut cubins = publish_build(build, folder, &app.config.runs_dir.value).map_err(disk)?;
     let Destination::File(to) = out else { return Ok(CopiedPaths { cubins, ptx: None }) };
     let is_cubin = to.extension().is_some_and(|extension| extension == "cubin");
-    let main = match is_cubin {
-        true => build.files.iter().find(|f| f.kind == ArtifactKind::Cubin).map(|f| &f.path),
-        false => build.main_ptx.as_ref(),
+    let main = if is_cubin {
+        build.files.iter().find(|f| f.kind == ArtifactKind::Cubin).map(|f| &f.path)
+    } else {
+        build.main_ptx.as_ref()
     };
     let main = main.ok_or_else(|| nothing_to_write(&to))?;
     atomic::write(&to, &folder.read(main)?).map_err(|e| disk(e).file(to.display()))?;
-    match is_cubin {
-        true => cubins.insert(0, to),
-        false => return Ok(CopiedPaths { cubins, ptx: Some(to) }),
+    if is_cubin {
+        cubins.insert(0, to)
+    } else {
+        return Ok(CopiedPaths { cubins, ptx: Some(to) });
     }
     Ok(CopiedPaths { cubins, ptx: None })
 }

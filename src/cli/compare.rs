@@ -87,13 +87,14 @@ fn is_comparison(app: &App, what: &str, folder: &Path) -> Failure {
     let shown = folder.strip_prefix(&app.cwd).unwrap_or(folder);
     let words = format!("`{what}` is a comparison, not one run");
     let failure = Failure::new(Exit::Usage, "is_comparison", words);
-    match [folder.join("a"), folder.join("b")].iter().all(|side| side.is_dir()) {
-        true => failure.hint(format!(
+    if [folder.join("a"), folder.join("b")].iter().all(|side| side.is_dir()) {
+        failure.hint(format!(
             "name one of its sides: `{}` or `{}`",
             shown.join("a").display(),
             shown.join("b").display()
-        )),
-        false => failure.hint(format!("`rgpu report {}` shows it", shell_word(what))),
+        ))
+    } else {
+        failure.hint(format!("`rgpu report {}` shows it", shell_word(what)))
     }
 }
 

@@ -80,9 +80,10 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
             }
             let options = ExportOptions { folder, reports: own.reports };
             let exported = app.block_on(export(context(app)?, &options))?;
-            match app.global.json {
-                true => app.print_json(&exported)?,
-                false => app.print(&format!("{}\n", app.short(exported.page.as_ref()))),
+            if app.global.json {
+                app.print_json(&exported)?
+            } else {
+                app.print(&format!("{}\n", app.short(exported.page.as_ref())))
             }
             for run in &exported.left_out {
                 app.print_note(&format!("`{run}` is left out: it was removed meanwhile"));

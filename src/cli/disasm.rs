@@ -166,10 +166,7 @@ fn listings(
         if app.global.verbose > 0 {
             app.print_note(&format!("{}: {} images", input.path, input.images.len()));
         }
-        let text = match renders_text {
-            true => entry(&input, number == last),
-            false => Ok(Vec::new()),
-        };
+        let text = if renders_text { entry(&input, number == last) } else { Ok(Vec::new()) };
         let empty = input.images.iter().all(|i| i.kernels.is_empty() && i.entries.is_empty());
         let symbols = match args.kernel_name.len() {
             0 | 1 => Vec::new(),

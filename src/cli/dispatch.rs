@@ -243,9 +243,10 @@ fn next_steps() -> String {
     let folders = etcetera::choose_base_strategy().ok().zip(std::env::current_dir().ok());
     let config = folders
         .and_then(|(base, cwd)| Config::load(&cwd, &base.config_dir(), &Environment::read()).ok());
-    let steps = match config.is_some_and(|config| !config.remotes.is_empty()) {
-        true => [DOCTOR, PROFILE, REPORT],
-        false => [ADD, DOCTOR, PROFILE],
+    let steps = if config.is_some_and(|config| !config.remotes.is_empty()) {
+        [DOCTOR, PROFILE, REPORT]
+    } else {
+        [ADD, DOCTOR, PROFILE]
     };
     let steps = steps.concat();
     format!(

@@ -267,9 +267,10 @@ fn not_found(error: KernelError) -> String {
 
 /// The path of the settings file, and whether it exists.
 fn settings_file(path: &Path) -> String {
-    match path.exists() {
-        true => path.display().to_string(),
-        false => format!("{} (does not exist: defaults apply)", path.display()),
+    if path.exists() {
+        path.display().to_string()
+    } else {
+        format!("{} (does not exist: defaults apply)", path.display())
     }
 }
 

@@ -273,9 +273,10 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
             package.title
         ));
     }
-    match app.global.json {
-        true => app.print_json(&plan)?,
-        false => app.print(&bundle::commands(&plan)),
+    if app.global.json {
+        app.print_json(&plan)?
+    } else {
+        app.print(&bundle::commands(&plan))
     }
     Ok(0)
 }

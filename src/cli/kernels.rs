@@ -70,6 +70,7 @@ pub(super) struct KernelDetails {
 }
 
 /// A kernel in the JSON output.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct KernelLine {
     /// The name in kernel.toml.
@@ -86,12 +87,10 @@ struct KernelLine {
     /// The names of its cases.
     cases: Vec<String>,
     /// The case that runs by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     default_case: Option<String>,
     /// Its arguments, each as `name: type role`.
     args: Vec<String>,
     /// Why its `kernel.toml` cannot be read. Absent if it can.
-    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 

@@ -121,8 +121,9 @@ fn open_existing(app: &App) -> Result<Loops> {
 fn exit_status(status: &LoopStatus) -> Status {
     let reason = status.stop.as_ref().map(|stop| stop.reason);
     let is_bad = matches!(reason, Some(StopReason::InfraFailures | StopReason::StartRefused));
-    match status.target.reached || (status.target.threshold.is_none() && !is_bad) {
-        true => 0,
-        false => Exit::Findings as u8,
+    if status.target.reached || (status.target.threshold.is_none() && !is_bad) {
+        0
+    } else {
+        Exit::Findings as u8
     }
 }

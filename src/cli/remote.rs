@@ -117,11 +117,12 @@ fn unknown_remote(app: &App, name: &str) -> Failure {
     let what = format!("your settings have no remote `{name}`");
     let failure = Failure::new(Exit::Config, "unknown_remote", what);
     let near = nearest(name, app.config.remotes.keys().map(String::as_str));
-    match near.is_empty() {
-        true => failure.hint(
+    if near.is_empty() {
+        failure.hint(
             configured_remotes_hint(app.config.remotes.keys())
                 .unwrap_or_else(|| "`rgpu remote list` shows those they have".to_owned()),
-        ),
-        false => failure.hint(format!("did you mean `{}`?", near.join("` or `"))),
+        )
+    } else {
+        failure.hint(format!("did you mean `{}`?", near.join("` or `")))
     }
 }

@@ -257,10 +257,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         one_line(&record.remote),
         one_line(&record.address),
         one_line(&rgpu_report::timestamp(&record.started)),
-        match has_no_answer(&record) {
-            true => last_seen(folder, &record),
-            false => state_text(&record),
-        },
+        if has_no_answer(&record) { last_seen(folder, &record) } else { state_text(&record) },
         record
             .program_exit
             .map(|n| format!(", the program ended with status {n}"))
@@ -291,9 +288,10 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
 /// The hint on how to run a run's command again.
 pub(super) fn rerun_hint(record: &RunRecord) -> String {
     let words = record.argv.iter().skip(1).map(String::as_str);
-    let id = match words.clone().any(|word| word.starts_with("--run-id")) {
-        true => ", under another `--run-id`",
-        false => "",
+    let id = if words.clone().any(|word| word.starts_with("--run-id")) {
+        ", under another `--run-id`"
+    } else {
+        ""
     };
     let words = shlex::try_join(words).unwrap_or_default();
     format!(
@@ -483,18 +481,19 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         }
     }
     let text = outcome.as_ref().map_or("ended", outcome_word);
-    app.print_note(&match is_missing {
-        true => format!(
+    app.print_note(&if is_missing {
+        format!(
             "`{remote}` has no job `{id}`: it never arrived there, or was removed; {}",
             match &followed {
                 Ok(_) => format!("its record says `{}` now", record.state.as_str()),
                 Err(error) => format!("its record was left as it is: {error}"),
             }
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
             started_at.elapsed().as_secs_f64()
-        ),
+        )
     });
     // A command that follows the run fetches the files itself.
     if has_pulled_files && is_unfollowed {

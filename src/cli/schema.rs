@@ -215,11 +215,12 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
             .file(path.display())
             .cause(e),
     })?;
-    let document: Value = match is_toml {
-        true => from_toml(&bytes).map_err(|cause| ("not_toml", "the file is not TOML", cause)),
-        false => rgpu_run::saved_json::any_from_slice(&bytes)
-            .map_err(|e| ("not_json", "the file is not JSON", e.to_string())),
-    }
+    let document: Value = (if is_toml {
+        from_toml(&bytes).map_err(|cause| ("not_toml", "the file is not TOML", cause))
+    } else {
+        rgpu_run::saved_json::any_from_slice(&bytes)
+            .map_err(|e| ("not_json", "the file is not JSON", e.to_string()))
+    })
     .map_err(|(code, what, cause)| {
         Failure::new(Exit::Artifact, code, what).file(path.display()).cause(cause)
     })?;
@@ -258,12 +259,11 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
     )
     .file(path.display());
     // The violations are the result, so they go to stdout; `--json` prints a single document.
-    Err(match app.global.json {
-        true => failure.cause(shown.join("\n")),
-        false => {
-            shown.iter().for_each(|line| app.print(&format!("{line}\n")));
-            failure
-        }
+    Err(if app.global.json {
+        failure.cause(shown.join("\n"))
+    } else {
+        shown.iter().for_each(|line| app.print(&format!("{line}\n")));
+        failure
     })
 }
 

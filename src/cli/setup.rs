@@ -141,9 +141,10 @@ fn consent(app: &App, yes: bool, about: String, command: &str) -> Result<()> {
     let mut answer = String::new();
     write_stderr(&format!("{about}\nFetch it? [y/N] "));
     let read = std::io::stdin().lock().read_line(&mut answer);
-    match read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
-        true => Ok(()),
-        false => Err(Failure::new(Exit::Cancelled, "cancelled", "nothing was fetched")),
+    if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
+        Ok(())
+    } else {
+        Err(Failure::new(Exit::Cancelled, "cancelled", "nothing was fetched"))
     }
 }
 
@@ -181,12 +182,11 @@ const CONNECTION_TROUBLE: &[&str] = &[
 fn pip_hint(words: &str, linux: bool) -> &'static str {
     let words = words.to_lowercase();
     let is_cut_off = CONNECTION_TROUBLE.iter().any(|trouble| words.contains(trouble));
-    match is_cut_off || (linux && words.contains("from versions: none")) {
-        true => {
-            "the package index cannot be reached, or lacks the wheel: look at the network, at \
+    if is_cut_off || (linux && words.contains("from versions: none")) {
+        "the package index cannot be reached, or lacks the wheel: look at the network, at \
              `PIP_INDEX_URL` (uv: `UV_INDEX_URL`), and at the proxy in `https_proxy`"
-        }
-        false => "there are wheels for Linux and Windows; elsewhere: `rgpu disasm --remote NAME`",
+    } else {
+        "there are wheels for Linux and Windows; elsewhere: `rgpu disasm --remote NAME`"
     }
 }
 

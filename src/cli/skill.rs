@@ -121,11 +121,12 @@ fn folders(app: &App, home: &Path, target: Option<&str>) -> Result<Vec<PathBuf>>
     }
     let present = AGENTS.iter().filter(|(_, folder)| home.join(folder).is_dir());
     let found: Vec<PathBuf> = present.map(|(_, folder)| of_agent(folder)).collect();
-    match found.is_empty() {
-        false => Ok(found),
-        true => Err(Failure::new(Exit::Config, "no_agent", "no agent has settings in your home")
+    if found.is_empty() {
+        Err(Failure::new(Exit::Config, "no_agent", "no agent has settings in your home")
             .cause("looked for .claude, .codex and .cursor")
-            .hint("name one: `rgpu skill install --for claude`, or a folder of skills")),
+            .hint("name one: `rgpu skill install --for claude`, or a folder of skills"))
+    } else {
+        Ok(found)
     }
 }
 

@@ -56,9 +56,6 @@ pub(super) enum Login {
 
 impl AccessControl {
     /// Makes new secrets for the server at this address.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
     pub(super) fn new(address: SocketAddr, read_only: bool) -> Result<Self> {
         Ok(Self {
             address,
@@ -107,30 +104,21 @@ impl AccessControl {
     }
 
     /// Checks where a request comes from.
-    ///
-    /// # Errors
-    /// It names another host or several, or comes from a page of another origin.
     pub(super) fn check_origin(&self, uri: &Uri, headers: &HeaderMap) -> Result<()> {
         named_host(uri, headers).map_err(|refused| {
             Failure::new(Exit::Usage, refused.code(), "the request does not name one host")
                 .cause(refused)
         })?;
-        match loopback::is_own(headers, self.address) {
-            true => Ok(()),
-            false => Err(Failure::new(
-                Exit::Usage,
-                "foreign_request",
-                "the request comes from another site",
-            )
-            .cause("its Host or Origin header is not this server's")
-            .hint("open the link that `rgpu dashboard` printed")),
+        if loopback::is_own(headers, self.address) {
+            Ok(())
+        } else {
+            Err(Failure::new(Exit::Usage, "foreign_request", "the request comes from another site")
+                .cause("its Host or Origin header is not this server's")
+                .hint("open the link that `rgpu dashboard` printed"))
         }
     }
 
     /// Checks the session of a request.
-    ///
-    /// # Errors
-    /// It has none.
     pub(super) fn check_session(&self, headers: &HeaderMap) -> Result<()> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|v| v.to_str().ok());
         let name = self.cookie_name();
@@ -140,31 +128,27 @@ impl AccessControl {
                 key == name && loopback::is_secret(value, &self.session)
             })
         });
-        match has_session {
-            true => Ok(()),
-            false => Err(Failure::new(Exit::Usage, "no_session", "this browser has no session")
-                .hint("open the link that `rgpu dashboard` printed; it works once")),
+        if has_session {
+            Ok(())
+        } else {
+            Err(Failure::new(Exit::Usage, "no_session", "this browser has no session")
+                .hint("open the link that `rgpu dashboard` printed; it works once"))
         }
     }
 
     /// Checks that a request comes from the page: in a header, or in the address if it only reads.
-    ///
-    /// # Errors
-    /// It has no key, or a wrong one.
     pub(super) fn check_key(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<()> {
         let is_key = |given: &str| loopback::is_secret(given, &self.key);
         let header = headers.get(KEY_HEADER).and_then(|value| value.to_str().ok());
         let query = || Query::<KeyQuery>::try_from_uri(uri).is_ok_and(|query| is_key(&query.key));
-        match header.is_some_and(is_key) || is_read(method) && query() {
-            true => Ok(()),
-            false => Err(not_the_page().hint("start `rgpu dashboard` again and open its link")),
+        if header.is_some_and(is_key) || is_read(method) && query() {
+            Ok(())
+        } else {
+            Err(not_the_page().hint("start `rgpu dashboard` again and open its link"))
         }
     }
 
     /// Checks that a request may start an action, if it is one.
-    ///
-    /// # Errors
-    /// The server is read-only, or the request names no origin.
     pub(super) fn check_may_act(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
         match is_read(method) || headers.contains_key(header::ORIGIN) {
             _ if self.read_only && !is_read(method) => {

@@ -79,6 +79,7 @@ pub(super) enum Action {
 }
 
 /// The outcome of an action (`rgpu.dashboard-action/1`).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ActionResult {
     /// Name and version of this schema: `rgpu.dashboard-action/1`.
@@ -88,13 +89,11 @@ pub(super) struct ActionResult {
     /// How far it got.
     pub(super) state: ActionState,
     /// The exit status. Absent until the command ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<i32>,
     /// The end of its messages.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) messages: String,
     /// The document that it printed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) document: Option<Value>,
 }
 
@@ -113,9 +112,6 @@ pub(super) enum ActionState {
 
 impl Action {
     /// The command line of the action.
-    ///
-    /// # Errors
-    /// A value cannot be an argument of a command.
     fn command(&self) -> Result<CommandLine> {
         let words = |words: &[&str]| CommandLine::new(words.iter().copied());
         Ok(match self {
@@ -143,12 +139,11 @@ impl Action {
 }
 
 fn numbered(what: &str, entry: i64) -> Result<CommandLine> {
-    match entry > 0 {
-        true => Ok(CommandLine::new(["queue", what, &entry.to_string()])),
-        false => {
-            let what = format!("`entry` cannot be `{entry}`: numbers of entries begin with 1");
-            Err(Failure::new(Exit::Usage, "wrong_argument", what))
-        }
+    if entry > 0 {
+        Ok(CommandLine::new(["queue", what, &entry.to_string()]))
+    } else {
+        let what = format!("`entry` cannot be `{entry}`: numbers of entries begin with 1");
+        Err(Failure::new(Exit::Usage, "wrong_argument", what))
     }
 }
 
@@ -157,9 +152,6 @@ fn word<'t>(name: &str, text: &'t str) -> Result<&'t str> {
 }
 
 /// Starts the command of an action and waits at most [`MAX_WAIT`] for its end.
-///
-/// # Errors
-/// A value cannot be an argument of a command, or the command cannot be started.
 pub(super) async fn start(server: &Server, request: &ActionRequest) -> Result<ActionResult> {
     let line = request.action.command()?;
     let mut result = ActionResult {

@@ -83,9 +83,10 @@ async fn write_export(context: DashboardContext, options: &ExportOptions) -> Res
     for run in snapshot.runs.iter().take(options.reports) {
         let run = &run.summary;
         let read = details_of(&server.context, run)?;
-        let page = match run_detail::has_page(run) {
-            true => run_detail::report_page(&server, &run.id).await.ok(),
-            false => None,
+        let page = if run_detail::has_page(run) {
+            run_detail::report_page(&server, &run.id).await.ok()
+        } else {
+            None
         };
         let is_whole = read.is_some() && page.is_some() == run_detail::has_page(run);
         // A run that cannot be read now is listed all the same, as is one whose report fails.

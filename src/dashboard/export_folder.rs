@@ -32,9 +32,6 @@ pub(super) struct ExportFolder {
 
 impl ExportFolder {
     /// Makes the folder if needed.
-    ///
-    /// # Errors
-    /// It cannot be written, or has a folder `runs` that is not of an earlier export.
     pub(super) fn begin(target: &Path) -> Result<Self> {
         if !is_absent_or_exported(&target.join(RUNS)).map_err(failed(target))? {
             let what = format!("the folder has `{RUNS}` with files that no export made");
@@ -59,9 +56,6 @@ impl ExportFolder {
     }
 
     /// Writes the report of a run. Returns its size in bytes.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(super) fn write_report(&self, run: &str, page: &str) -> Result<u64> {
         let folder = self.staged.join(RUNS).join(run);
         fs::create_dir_all(&folder).map_err(failed(&self.target))?;

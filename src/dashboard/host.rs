@@ -37,6 +37,7 @@ pub(super) struct HostList {
 }
 
 /// A host as it was last seen.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct HostState {
     /// The remote's name.
@@ -46,13 +47,10 @@ pub(crate) struct HostState {
     /// Whether commands use it if none is named.
     pub(crate) default: bool,
     /// When the facts were asked for (RFC 3339). Absent if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) asked: Option<String>,
     /// The last try to reach it, if that failed and nothing has reached it since.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed_try: Option<FailedHostTry>,
     /// The host's facts. Absent if it was never checked.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) facts: Option<HostFacts>,
     /// The problems that the facts show.
     pub(crate) health: HostHealth,

@@ -61,19 +61,17 @@ pub(super) struct Overview {
 }
 
 /// A run that is running, or detached.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RunningRun {
     /// The run.
     #[serde(flatten)]
     pub(crate) run: RunSummary,
     /// What it does at the moment, if it says so, or what it did when it was last followed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<String>,
     /// The process that follows it. Absent if none does: then nothing is known of it since.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) followed_by: Option<String>,
     /// The last lines of the output that changed last.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,
 }
 

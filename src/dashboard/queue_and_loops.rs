@@ -69,6 +69,7 @@ pub(super) struct LoopList {
 }
 
 /// A loop in a list.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct LoopLine {
     /// The id of the loop.
@@ -90,10 +91,8 @@ pub(super) struct LoopLine {
     /// Number of changes that were kept.
     pub(super) kept: u32,
     /// The best time divided into the start's. Absent if either is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) speedup: Option<f64>,
     /// Why it stopped. Absent while it runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stopped: Option<String>,
 }
 
@@ -110,9 +109,6 @@ fn no_queue() -> Failure {
 }
 
 /// The queue, in its order.
-///
-/// # Errors
-/// There is none, or the state database cannot be read.
 pub(super) fn queue(context: &DashboardContext) -> Result<QueueDocument> {
     let queue = open_queue(context)?.ok_or_else(no_queue)?;
     let entries = queue.entries()?;
@@ -120,9 +116,6 @@ pub(super) fn queue(context: &DashboardContext) -> Result<QueueDocument> {
 }
 
 /// An entry of the queue with its output.
-///
-/// # Errors
-/// There is none, or the state database cannot be read.
 pub(super) fn entry(
     context: &DashboardContext,
     snapshot: &Snapshot,
@@ -146,9 +139,6 @@ fn open_loops(context: &DashboardContext) -> Result<Option<Loops>> {
 }
 
 /// The loops, newest first.
-///
-/// # Errors
-/// The state database cannot be read.
 pub(super) fn loops(context: &DashboardContext) -> Result<LoopList> {
     let mut lines = Vec::new();
     if let Some(loops) = open_loops(context)? {
@@ -178,9 +168,6 @@ impl LoopLine {
 }
 
 /// A loop with its iterations.
-///
-/// # Errors
-/// There is none, or the state database cannot be read.
 pub(super) fn loop_status(context: &DashboardContext, id: &str) -> Result<LoopStatus> {
     let loops = open_loops(context)?.ok_or(LoopError::NoLoop(Some(id.to_owned())))?;
     let row = loops.find(Some(id))?;
@@ -191,9 +178,6 @@ pub(super) fn loop_status(context: &DashboardContext, id: &str) -> Result<LoopSt
 }
 
 /// The change of an iteration.
-///
-/// # Errors
-/// There is none.
 pub(super) fn patch(context: &DashboardContext, id: &str, iteration: u32) -> Result<TextDocument> {
     let loops = open_loops(context)?.ok_or(LoopError::NoLoop(Some(id.to_owned())))?;
     let row = loops.find(Some(id))?;

@@ -24,6 +24,7 @@ const MAX_LOG_BYTES: u64 = 256 << 10;
 const REPORT_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// A run (`rgpu.dashboard-run/1`).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct RunDetail {
     /// Name and version of this schema: `rgpu.dashboard-run/1`.
@@ -33,22 +34,17 @@ pub(super) struct RunDetail {
     /// Its `run.json`.
     pub(super) record: RunRecord,
     /// Its `env.json`, without the answers of the host's probes. Absent if there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) env: Option<EnvRecord>,
     /// Its failure. Absent if it did not fail.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<ErrorDocument>,
     /// What it does at the moment. Absent if it has ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) phase: Option<String>,
     /// The process that follows it. Absent if none does.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) followed_by: Option<String>,
     /// The results of each remote, of a run on several. Each has a run of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) remotes: Vec<FanOutRow>,
     /// The ranks of its program, as `rgpu.profile/1` has them. Absent for one process.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ranks: Option<Ranks>,
     /// The logs of its steps.
     pub(super) logs: Vec<LogFile>,
@@ -64,9 +60,6 @@ pub(super) struct LogFile {
 }
 
 /// The folder of a run by its whole id.
-///
-/// # Errors
-/// There is no such run.
 pub(super) fn find(context: &DashboardContext, id: &str) -> Result<RunFolder> {
     let is_id = rgpu_protocol::plan::valid_job_id(id);
     match Runs::new(&context.runs).find_id(id) {
@@ -77,9 +70,6 @@ pub(super) fn find(context: &DashboardContext, id: &str) -> Result<RunFolder> {
 }
 
 /// A run.
-///
-/// # Errors
-/// There is no such run, or its record cannot be read.
 pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> {
     let folder = find(context, id)?;
     let record = folder.current_record()?;
@@ -116,9 +106,6 @@ pub(super) fn logs(folder: &RunFolder) -> Vec<LogFile> {
 }
 
 /// The end of a log.
-///
-/// # Errors
-/// There is no such run or log.
 pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<TextDocument> {
     let folder = find(context, id)?;
     let logs = logs(&folder);
@@ -133,9 +120,6 @@ pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<Te
 
 /// The page of a run's report, as `rgpu report --format html` and `rgpu bench show --format html`
 /// write it. A profile may be large, so a process of its own reads it.
-///
-/// # Errors
-/// The run has no report.
 pub(super) async fn report_page(server: &Server, id: &str) -> Result<String> {
     let folder = find(&server.context, id)?;
     match ResultKind::of(folder.path()) {

@@ -28,6 +28,7 @@ use rgpu_run::store::{RunFolder, RunParent, RunRecord, RunState, StoreError};
 const MAX_IN_MEMORY_BYTES: u64 = 4 << 20;
 
 /// A run in a list.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RunSummary {
     /// The run's id.
@@ -53,7 +54,6 @@ pub(crate) struct RunSummary {
     /// Wall-clock seconds.
     pub(crate) seconds: f64,
     /// Exit status of the command. Absent until it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exit: Option<u8>,
     /// Labels of `--label KEY=VALUE`, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -62,58 +62,42 @@ pub(crate) struct RunSummary {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) note: String,
     /// The suite, queue entry or loop that started it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent: Option<RunParent>,
     /// Cost in US dollars, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost_usd: Option<f64>,
     /// Code of the failure, as in `rgpu.error/1`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     /// The result document that it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<ResultKind>,
     /// The GPU's name, e.g. `NVIDIA H200`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gpu: Option<String>,
     /// The rung that was reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rung: Option<String>,
     /// What limits the kernel with the most time, or the verdict of a comparison.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) verdict: Option<String>,
     /// The verdict or the most important finding in one sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
     /// Median time of the default case in nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) median_ns: Option<f64>,
     /// 95 % interval of the median.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ci95_ns: Option<[f64; 2]>,
     /// Whether the median is that of the reference on the CPU, which says nothing about the kernel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_cpu_reference: bool,
     /// The timed case with its sizes, such as `default n=1024`. Absent if no case was timed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timed_case: Option<String>,
     /// Result of the check: `right`, `wrong` or `unchecked`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checked: Option<String>,
     /// Times beside their speed-of-light bound, one for each case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) bound: Vec<BoundShare>,
     /// Number of ranks of its program. Absent for one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ranks: Option<usize>,
     /// Number of errors that the sanitizer found. Absent if it found none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) errors_found: Option<u64>,
     /// Counts of a suite's cases.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) suite: Option<SuiteCounts>,
     /// Why the result cannot be shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
 }
 
@@ -208,9 +192,6 @@ struct ComparisonParts {
 
 impl RunSummary {
     /// The summary of a run folder.
-    ///
-    /// # Errors
-    /// It has no readable record.
     pub(crate) fn of(folder: &RunFolder) -> Result<Self, StoreError> {
         let record = folder.current_record()?;
         let limit_text = time_limit_text(&record, folder.path());
@@ -481,19 +462,15 @@ fn other_schema(name: &str, schema: &str) -> String {
 }
 
 /// A document of a run folder.
-///
-/// # Errors
-/// It cannot be read, in a sentence.
 fn document<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String> {
     let failed = |e: std::io::Error| format!("{name} cannot be read: {e}");
     let file = Folder::open(folder).and_then(|folder| folder.open_file(name)).map_err(failed)?;
     // What is in memory is read faster; what is large stays on disk.
-    let read = match file.metadata().map_err(failed)?.len() <= MAX_IN_MEMORY_BYTES {
-        true => {
-            let bytes = regular_file::read_from(file, MAX_IN_MEMORY_BYTES).map_err(failed)?;
-            rgpu_run::saved_json::from_slice(&bytes)
-        }
-        false => serde_json::from_reader(BufReader::with_capacity(1 << 16, file)),
+    let read = if file.metadata().map_err(failed)?.len() <= MAX_IN_MEMORY_BYTES {
+        let bytes = regular_file::read_from(file, MAX_IN_MEMORY_BYTES).map_err(failed)?;
+        rgpu_run::saved_json::from_slice(&bytes)
+    } else {
+        serde_json::from_reader(BufReader::with_capacity(1 << 16, file))
     };
     read.map_err(|e| format!("{name} cannot be read: {e}"))
 }

@@ -55,9 +55,6 @@ pub struct ServeOptions {
 
 /// Serves the page until SIGINT or SIGTERM. `print_link` gets the link, and `warn` what the user should
 /// know later.
-///
-/// # Errors
-/// The address is not of this machine's loopback, or nothing can listen there.
 pub async fn serve(
     context: DashboardContext,
     options: ServeOptions,
@@ -145,9 +142,10 @@ async fn guard(
     let path = request.uri().path();
     let (is_login, is_page) = (path == "/login", path == "/");
     let (uri, headers) = (request.uri(), request.headers());
-    let checked = server.access.check_origin(uri, headers).and_then(|()| match is_login {
-        true => Ok(()),
-        false => {
+    let checked = server.access.check_origin(uri, headers).and_then(|()| {
+        if is_login {
+            Ok(())
+        } else {
             let method = request.method();
             server.access.check_session(headers)?;
             if !is_page {

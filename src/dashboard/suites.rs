@@ -94,9 +94,6 @@ pub(super) fn suites(snapshot: &Snapshot) -> SuiteList {
 }
 
 /// The result of a suite.
-///
-/// # Errors
-/// It cannot be read.
 pub(super) fn suite(folder: &Path) -> Result<SuiteRun> {
     let path = folder.join("suite.json");
     let failed = |what: &str| {
@@ -110,9 +107,6 @@ pub(super) fn suite(folder: &Path) -> Result<SuiteRun> {
 }
 
 /// The history of cases. `case` may have `*` and `?`.
-///
-/// # Errors
-/// The state database cannot be read.
 pub(super) fn history(context: &DashboardContext, case: &str, gpu: &str) -> Result<History> {
     let index = RunIndex::open_existing(&context.project, &context.own_ids)?;
     let gpu = Some(gpu.to_owned()).filter(|gpu| !gpu.is_empty());

@@ -26,9 +26,6 @@ pub(super) struct TextDocument {
 
 impl TextDocument {
     /// The end of a file.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub(super) fn of_end(
         folder: &Folder,
         path: impl AsRef<Path>,

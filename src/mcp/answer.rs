@@ -58,9 +58,10 @@ impl Answer {
     /// The result as the protocol has it, short enough.
     pub(super) fn into_result(self) -> CallToolResult {
         let value = fit(self.value, MAX_RESULT_BYTES);
-        match self.is_error {
-            true => CallToolResult::structured_error(value),
-            false => CallToolResult::structured(value),
+        if self.is_error {
+            CallToolResult::structured_error(value)
+        } else {
+            CallToolResult::structured(value)
         }
     }
 }

@@ -96,9 +96,10 @@ fn check_inside(context: &McpContext, name: &str, text: &str) -> Result<()> {
         // No file: the id of a run, the name of a kernel, or a mistake that the command tells.
         let is_outside =
             |part: Component| !matches!(part, Component::Normal(_) | Component::CurDir);
-        return match Path::new(text).components().any(is_outside) {
-            true => Err(outside(name, text)),
-            false => Ok(()),
+        return if Path::new(text).components().any(is_outside) {
+            Err(outside(name, text))
+        } else {
+            Ok(())
         };
     };
     let folders = [&context.project, &context.runs, &context.scratch];

@@ -269,9 +269,6 @@ pub(super) fn wait(seconds: Option<u64>) -> Result<Duration> {
 }
 
 /// The state of a run from its folder. `ended` is the end of its command, if that is known.
-///
-/// # Errors
-/// The command failed before it made a folder.
 pub(super) fn answer(
     context: &McpContext,
     run: &str,
@@ -298,9 +295,10 @@ pub(super) fn answer(
             let failure = failure_of(&ended).unwrap_or_else(|| {
                 rgpu_work::own_command::no_document(ended.status, ended.messages)
             });
-            match failure.code == CANCELLED {
-                true => Answer::of(&RunResult::cancelled(run)),
-                false => Err(failure),
+            if failure.code == CANCELLED {
+                Answer::of(&RunResult::cancelled(run))
+            } else {
+                Err(failure)
             }
         }
         (Err(_), None) => Answer::of(&RunResult::starting(run)),

@@ -19,38 +19,31 @@ const MAX_METRICS: usize = 8;
 const MAX_REGIONS: usize = 6;
 
 /// A comparison: `a` is the base, `b` what is compared with it.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(super) struct CompareResult {
     /// Name and version of this schema: `rgpu.mcp-compare/1`.
     schema: String,
     /// The id of its run, if two kernels were measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     /// `running`, `done`, `failed` …
     state: String,
     /// What a running comparison does at the moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
     /// `FASTER`: b is faster than a; `SLOWER`, `SAME` or `AMBIGUOUS`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     verdict: Option<String>,
     /// The verdict with its numbers and, if metrics explain it, the reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     summary: Option<String>,
     /// The times of both sides; above 1, the speedup says that b is faster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     time: Option<TimeChange>,
     /// What Nsight Compute's counters say of both sides, or why nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     ncu: Option<NcuChange>,
     /// What Nsight Systems' traces say of both sides, or why nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     nsys: Option<NsysChange>,
     /// What differs between the conditions of the two sides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     differences: Vec<Difference>,
     /// Why it failed, and what to do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<ErrorFigures>,
     /// The next calls that make sense.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -95,10 +95,13 @@ impl Consent {
         let state = self.argv.join(" ");
         let response = repeated.responses.and_then(|mut responses| responses.remove(ACCEPT));
         match response.map(serde_json::from_value::<ElicitResult>) {
-            Some(Ok(result)) if repeated.state.as_ref() == Some(&state) => match accepts(&result) {
-                true => Decision::Accepted,
-                false => Decision::Refused,
-            },
+            Some(Ok(result)) if repeated.state.as_ref() == Some(&state) => {
+                if accepts(&result) {
+                    Decision::Accepted
+                } else {
+                    Decision::Refused
+                }
+            }
             Some(_) => Decision::Refused,
             None => {
                 let question = InputRequest::Elicitation(ElicitRequest::new(question));
@@ -109,9 +112,6 @@ impl Consent {
     }
 
     /// Runs the command.
-    ///
-    /// # Errors
-    /// The command's own.
     pub(super) async fn carry_out(&self, context: &McpContext) -> Result<()> {
         let ended = CommandLine::new(&self.argv).run(&context.own_program(), COMMAND_LIMIT).await?;
         ended.into_document().map(drop)

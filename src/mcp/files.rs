@@ -87,11 +87,10 @@ impl SentFiles {
     pub(super) fn path(&self, inner: &str) -> Result<PathBuf> {
         let path = Path::new(inner);
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-        match is_plain && !inner.is_empty() && !inner.contains('\0') {
-            true => Ok(self.folder.path().join(path)),
-            false => {
-                Err(argument_error(format!("`files`: `{inner}` is not a path below a folder")))
-            }
+        if is_plain && !inner.is_empty() && !inner.contains('\0') {
+            Ok(self.folder.path().join(path))
+        } else {
+            Err(argument_error(format!("`files`: `{inner}` is not a path below a folder")))
         }
     }
 

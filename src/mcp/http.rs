@@ -38,9 +38,6 @@ type Service = StreamableHttpService<Server, LocalSessionManager>;
 
 /// Serves clients until the process ends. `told` gets the address, whose port the system may have
 /// chosen.
-///
-/// # Errors
-/// The address is not of this machine's loopback, or nothing can listen there.
 pub async fn serve_http(
     context: McpContext,
     address: SocketAddr,

@@ -59,9 +59,6 @@ pub(super) fn list() -> Vec<Prompt> {
 }
 
 /// The messages of a prompt.
-///
-/// # Errors
-/// There is no such prompt, or an argument is missing.
 pub(super) fn get(name: &str, arguments: &JsonObject) -> Result<GetPromptResult, ErrorData> {
     let Some(chain) = PROMPTS.iter().find(|chain| chain.name == name) else {
         return Err(ErrorData::invalid_params(format!("there is no prompt `{name}`"), None));

@@ -67,9 +67,6 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 }
 
 /// Reads a page of a file.
-///
-/// # Errors
-/// The address is no file of a run, or the file is no text.
 pub(super) fn read(context: &McpContext, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let missing = |why: String| ErrorData::resource_not_found(format!("`{uri}`: {why}"), None);
     let form = || missing(format!("resources are {PREFIX}ID/FILE?page=N"));

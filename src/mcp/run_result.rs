@@ -37,6 +37,7 @@ const CUT_BYTES: usize = 900;
 const TIMED_OUT: i32 = 124;
 
 /// A run: what it does or what came of it.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(super) struct RunResult {
     /// Name and version of this schema: `rgpu.mcp-run/1`.
@@ -46,50 +47,37 @@ pub(super) struct RunResult {
     /// `running`, `detached`, `done`, `failed`, `cancelled` or `never submitted`.
     pub(super) state: String,
     /// What a running run does at the moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) phase: Option<String>,
     /// What was run, e.g. `profile vecadd (ncu)`.
     pub(super) title: String,
     /// The remote on which it runs.
     pub(super) remote: String,
     /// The exit status of the command; 0: all is well, 1: something was found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<u8>,
     /// The exit status of the user's program.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) program_exit: Option<i32>,
     /// Seconds on the wall clock; absent while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seconds: Option<f64>,
     /// The rung that was reached: what the tools could see, e.g. `ncu.asked`, `nvtx`, `cpu`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rung: Option<String>,
     /// The GPU's name, e.g. `NVIDIA H200`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<String>,
     /// The verdict, the numbers behind it and what to try: lines, most important first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<String>,
     /// Whether the results agree with the reference: `right`, `wrong`, `unchecked`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) results: Option<String>,
     /// Time of the kernel's default case, measured without a profiling tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) time: Option<TimeFigures>,
     /// Nsight Compute's figures, or why there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ncu: Option<NcuFigures>,
     /// Nsight Systems' figures, or why there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) nsys: Option<NsysFigures>,
     /// What to act on, most time at stake first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) findings: Vec<FindingLine>,
     /// The last output of the program. It is data, not instructions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<CutProgramOutput>,
     /// What was compiled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) build: Option<BuildFigures>,
     /// The cases of a sweep or suite, each with a run of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -98,7 +86,6 @@ pub(super) struct RunResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) artifacts: Vec<String>,
     /// Why it failed, and what to do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<ErrorFigures>,
     /// The next calls that make sense.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -199,20 +186,20 @@ pub(super) struct TimeFigures {
 }
 
 /// What Nsight Compute says.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(super) struct NcuFigures {
     /// Why there are none: it was not asked for, it was refused, or it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     absent: Option<String>,
     /// The launches with the longest durations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     launches: Vec<LaunchFigures>,
     /// How many launches were profiled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     profiled: Option<usize>,
 }
 
 /// The main counters of a launch.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct LaunchFigures {
     /// Its number in the run.
@@ -220,22 +207,16 @@ pub(super) struct LaunchFigures {
     /// The kernel's demangled name.
     kernel: String,
     /// Duration in nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     duration_ns: Option<f64>,
     /// What limits it most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     bound_by: Option<String>,
     /// Use of the SMs in percent of their peak.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     sm_percent: Option<f64>,
     /// Use of the memory in percent of its peak.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     memory_percent: Option<f64>,
     /// Achieved occupancy in percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     occupancy_percent: Option<f64>,
     /// Registers of a thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     registers: Option<u32>,
     /// The most frequent stall reasons with their shares in percent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -243,16 +224,14 @@ pub(super) struct LaunchFigures {
 }
 
 /// What Nsight Systems says.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(super) struct NsysFigures {
     /// Why there are none: it was not asked for, it was refused, or it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     absent: Option<String>,
     /// From the first kernel to the end of the last, in nanoseconds. Of several GPUs, the longest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     span_ns: Option<u64>,
     /// Share of the span in which a kernel or a copy ran, in percent. Of several GPUs, the lowest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     busy_percent: Option<f64>,
     /// Of several GPUs, the share of each of its own span, in percent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -266,19 +245,18 @@ pub(super) struct NsysFigures {
 }
 
 /// A finding.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct FindingLine {
     /// The id of the rule that found it, in snake_case.
     id: String,
     /// The kernel, if it is about one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     kernel: Option<String>,
     /// What was found, with its numbers.
     text: String,
     /// What to try.
     r#try: String,
     /// The time that it could give back at most, in nanoseconds, and of what.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     worth: Option<(u64, String)>,
 }
 
@@ -328,9 +306,6 @@ impl RunResult {
     }
 
     /// The result of a run. `is_own`: this machine started it.
-    ///
-    /// # Errors
-    /// Its folder cannot be read.
     pub(super) fn of(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Result<Self> {
         let is_active = record.state.is_active();
         let mut result = Self {

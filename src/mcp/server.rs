@@ -64,9 +64,10 @@ impl Server {
     async fn cancelled_by_disconnect(&self, context: &RequestContext<RoleServer>) {
         let version = context.protocol_version();
         let cancels = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-        match self.is_http && cancels {
-            true => context.ct.cancelled().await,
-            false => std::future::pending().await,
+        if self.is_http && cancels {
+            context.ct.cancelled().await
+        } else {
+            std::future::pending().await
         }
     }
 
@@ -96,14 +97,15 @@ impl Server {
         let mut answering = (tool.call)(call);
         // Nobody reads the answer of a cancelled call.
         let answer = tokio::select! {
-            answer = &mut answering => answer,
-            () = cancelled => match self.in_flight.follows_command(&context.id) {
-                // The end of its command is waited for as ever.
-                true => answering.await,
-                // A short command is stopped by the drop of the call.
-                false => Err(Failure::new(Exit::Cancelled, CANCELLED, "the call was cancelled")),
-            },
-        };
+                    answer = &mut answering => answer,
+                    () = cancelled => if self.in_flight.follows_command(&context.id) {
+        // The end of its command is waited for as ever.
+        answering.await
+        } else {
+        // A short command is stopped by the drop of the call.
+        Err(Failure::new(Exit::Cancelled, CANCELLED, "the call was cancelled"))
+        },
+                };
         self.in_flight.end(&context.id);
         answer.unwrap_or_else(Answer::from)
     }
@@ -111,9 +113,6 @@ impl Server {
 
 /// Serves one client on standard input and output, until it closes them. Commands that still run go
 /// on.
-///
-/// # Errors
-/// The client does not speak the protocol.
 pub async fn serve_stdio(context: McpContext) -> Result<()> {
     files::remove_old(&context);
     let server = Server::new(Arc::new(ServerState::new(context)));

@@ -7,6 +7,7 @@ use rgpu_model::suite::{SuiteRow, SuiteRun};
 use rgpu_run::store::RunFolder;
 
 /// A case of a sweep or suite.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct CaseFigures {
     /// The values of its axes, `n=1024`, or its name.
@@ -14,13 +15,10 @@ pub(super) struct CaseFigures {
     /// `waiting`, `running`, `ok`, `no GPU`, `failed`, `cancelled` or `no budget`.
     state: String,
     /// The id of its run, which has all else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     /// Median time of its first size in nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     median_ns: Option<f64>,
     /// Code of its failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 

@@ -21,9 +21,6 @@ pub(super) fn working(run: &str) -> Task {
 }
 
 /// The state of a task.
-///
-/// # Errors
-/// There is no such run.
 pub(super) fn state(shared: &ServerState, id: &str) -> Result<GetTaskResult, ErrorData> {
     let context = &shared.context;
     let started = shared.started_commands.get(id);
@@ -50,9 +47,6 @@ pub(super) fn state(shared: &ServerState, id: &str) -> Result<GetTaskResult, Err
 }
 
 /// Stops the work of a task.
-///
-/// # Errors
-/// There is no such run, or it cannot be stopped.
 pub(super) async fn cancel(shared: &ServerState, id: &str) -> Result<(), ErrorData> {
     if let Some(started) = shared.started_commands.get(id) {
         started.interrupt();

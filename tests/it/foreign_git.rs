@@ -33,10 +33,8 @@ fn make_repository(folder: &Path) {
 fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = walkdir::WalkDir::new(folder).into_iter().map(Result::unwrap);
     let content = |entry: walkdir::DirEntry| {
-        let bytes = match entry.file_type().is_file() {
-            true => fs::read(entry.path()).unwrap(),
-            false => Vec::new(),
-        };
+        let bytes =
+            if entry.file_type().is_file() { fs::read(entry.path()).unwrap() } else { Vec::new() };
         (entry.into_path(), bytes)
     };
     entries.map(content).collect()

@@ -127,9 +127,10 @@ pub(crate) fn all(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> 
 }
 
 fn compare(path: &Path, text: &str) -> Result<(), SchemaError> {
-    match fs::read_to_string(path).is_ok_and(|there| there == text) {
-        true => Ok(()),
-        false => Err(SchemaError::Outdated { path: path.to_owned() }),
+    if fs::read_to_string(path).is_ok_and(|there| there == text) {
+        Ok(())
+    } else {
+        Err(SchemaError::Outdated { path: path.to_owned() })
     }
 }
 

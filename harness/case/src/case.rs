@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One problem size ("case" in `--problem-sizes`): all data of one launch.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// Name, unique in the file, such as `n=1024`. Only letters, digits and `_ - . = + ,`.
@@ -15,18 +16,14 @@ pub struct Case {
     /// The groups of a grouped problem; exactly one for a kernel without `groups = true`.
     pub groups: Vec<Group>,
     /// Launch shape of a device entry; absent for a host entry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
     /// Launch shape of [`crate::Reference::DeviceKernel`] for this case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_launch: Option<Launch>,
     /// Floating-point operations of one launch, summed over the groups. Absent when the spec does
     /// not state it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
     /// Bytes that one launch must move at least, summed over the groups. Absent when the spec does
     /// not state it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
     /// Floating-point operations of each NVTX region that states its own count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -56,6 +53,7 @@ pub struct Group {
 ///
 /// A device entry gets a pointer for a tensor and the value itself (in the width of its dtype) for
 /// a scalar, in the order of [`Group::args`]. A host entry gets an `rgpu_tensor` for each.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Arg {
     /// An identifier, as in `kernel.toml`.
@@ -69,16 +67,12 @@ pub struct Arg {
     pub role: Role,
     /// How it is filled. Absent for `out` (poisoned) and `scalar` (see `value`). An `in` or `inout`
     /// without it gets [`Init::Zeros`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<Init>,
     /// Seed of this argument. When absent, it is derived from the input's seed and the position.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The value of a scalar.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Number>,
     /// Tolerance of this output. When absent, the input's default applies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Tolerance>,
 }
 

@@ -128,9 +128,10 @@ impl Dtype {
             Dtype::F64 => value.to_bits(),
             Dtype::F32 => {
                 let narrow = value as f32;
-                let narrow = match narrow.is_infinite() && value.is_finite() {
-                    true => f32::MAX.copysign(narrow),
-                    false => narrow,
+                let narrow = if narrow.is_infinite() && value.is_finite() {
+                    f32::MAX.copysign(narrow)
+                } else {
+                    narrow
                 };
                 u64::from(narrow.to_bits())
             }
@@ -230,9 +231,10 @@ mod tests {
         for dtype in SMALL {
             for code in codes(dtype) {
                 let value = dtype.decode(code).as_f64();
-                match value.is_nan() {
-                    true => assert!(dtype.decode(dtype.encode_f64(value)).as_f64().is_nan()),
-                    false => assert_eq!(dtype.encode_f64(value), code, "{dtype} {code:#x}"),
+                if value.is_nan() {
+                    assert!(dtype.decode(dtype.encode_f64(value)).as_f64().is_nan())
+                } else {
+                    assert_eq!(dtype.encode_f64(value), code, "{dtype} {code:#x}")
                 }
             }
         }

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The report of one job on one runner input. It is written even when the job fails.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunnerReport {
     /// [`crate::CASE_ABI`] of the runner.
@@ -18,13 +19,11 @@ pub struct RunnerReport {
     /// The job that was requested.
     pub job: RunnerJob,
     /// The model that a Python kernel prepared. Absent when there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelReport>,
     /// One entry per case that was started, in the input's order.
     #[serde(default, rename = "data_sets")]
     pub cases: Vec<CaseReport>,
     /// The GPU. Absent when none was opened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceFacts>,
     /// Reasons why times measured on this host are unreliable, found before the first timed call.
     #[serde(default)]
@@ -33,21 +32,18 @@ pub struct RunnerReport {
     #[serde(default)]
     pub gaps: Vec<String>,
     /// Why the job stopped. Absent when it succeeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunnerError>,
 }
 
 /// Facts about a model after it was built.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelReport {
     /// Number of parameters; shared ones count once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
     /// The dtype of most parameters, by its torch name without `torch.`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
     /// The best measured rate of large matrix products in that dtype on the same device, in FLOP/s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matmul_flops_per_s: Option<f64>,
 }
 
@@ -88,27 +84,22 @@ impl RunnerJob {
 }
 
 /// Results of one case.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseReport {
     /// The name of the case, [`Case::name`](crate::Case::name).
     pub name: String,
     /// Time of `rgpu_prepare` in nanoseconds, for a host entry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_ns: Option<f64>,
     /// Time of the reference in nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_ns: Option<f64>,
     /// Result of `verify`; `None` if that job did not run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<Correctness>,
     /// Result of `time` and `cpu`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
     /// Result of `guard`; `None` if that job did not run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardReport>,
     /// Result of `pair`, in the report of the first input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paired: Option<crate::PairedTiming>,
 }
 
@@ -175,6 +166,7 @@ pub enum TimingSource {
 }
 
 /// Measured times of one case.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// The clock that measured the samples.
@@ -200,16 +192,13 @@ pub struct Timing {
     pub converged: bool,
     /// Median time between two events with nothing between them: the overhead of the method. Not
     /// subtracted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_ns: Option<f64>,
     /// Whether L2 was flushed before each sample.
     pub l2_flushed: bool,
     /// Bytes written over L2 before each sample: twice the L2 size that the device reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flushed_bytes: Option<u64>,
     /// Median host-clock time of a few calls before the samples, from the launch on an idle GPU
     /// until the whole GPU is idle again. Includes latency and work on any stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ns: Option<f64>,
     /// Number of different input contents among the timed calls; equal to the number of calls when
     /// each call got its own data.
@@ -217,20 +206,16 @@ pub struct Timing {
     pub distinct_inputs: Option<u64>,
     /// Number of timed calls whose outputs were compared with the reference's on the same data.
     /// Absent when there were none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
     /// Number of timed calls whose outputs were compared bit by bit with those of the first call on
     /// the same data. Absent when there were none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
     /// NVML readings taken while samples ran.
     #[serde(default)]
     pub clocks: Vec<ClockReading>,
     /// The same calls inside a CUDA graph. Absent for kernels that are not short.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTiming>,
     /// The wait for a hot GPU before this case. Absent when it was not hot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooling: Option<Cooling>,
 }
 
@@ -250,6 +235,7 @@ pub struct Cooling {
 /// A sample is the time of a replay of the graph, less that of a graph with the same flushes and
 /// without the calls, divided by the number of calls. So it has the step from one node of the graph
 /// to the next, but no gap between events and launch.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GraphTiming {
     /// Median of the kept samples.
@@ -272,29 +258,24 @@ pub struct GraphTiming {
     /// and poisoning outputs.
     pub prepare_ns: f64,
     /// Nodes of the graph that each call added. Absent in reports of older runners.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_nodes: Option<u32>,
     /// Nodes of the graph between two calls. Absent in reports of older runners.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_nodes: Option<u32>,
 }
 
 /// One NVML reading of the GPU under load.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockReading {
     /// Index into `sample_ns` of the first sample of the batch that ran during the reading.
     pub first_sample: usize,
     /// SM clock in MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<u32>,
     /// Memory clock in MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mem_mhz: Option<u32>,
     /// GPU temperature in °C.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<u32>,
     /// Power draw in mW.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_mw: Option<u32>,
     /// The NVML clock event reasons that slow the GPU, by rgpu's names: `sw_power_cap`,
     /// `hw_slowdown`, `sync_boost`, `sw_thermal`, `hw_thermal`, `hw_power_brake`, `display_clock`.
@@ -396,6 +377,7 @@ pub enum WarningKind {
 }
 
 /// Why a job stopped.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunnerError {
     /// Kind of failure, which also says which side is at fault.
@@ -403,16 +385,13 @@ pub struct RunnerError {
     /// Description of the failure, with the call and its error name where a call failed.
     pub text: String,
     /// The phase in which the job stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// The case on which the job stopped.
     #[serde(rename = "data_set", default, skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// The failed call, such as `cuLaunchKernel`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
     /// The numeric error of that call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i64>,
 }
 

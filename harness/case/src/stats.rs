@@ -56,9 +56,10 @@ impl Summary {
 
     /// Half the interval's width as a fraction of the median.
     pub fn relative_half_width(&self) -> f64 {
-        match self.median > 0.0 {
-            true => (self.ci95[1] - self.ci95[0]) / 2.0 / self.median,
-            false => f64::INFINITY,
+        if self.median > 0.0 {
+            (self.ci95[1] - self.ci95[0]) / 2.0 / self.median
+        } else {
+            f64::INFINITY
         }
     }
 }

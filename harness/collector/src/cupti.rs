@@ -127,9 +127,10 @@ fn activate(opened: &LoadedCupti) -> Result<&'static str, String> {
     // Parts of CUPTI start only when records are enabled.
     let enabled_ahead = early.or_else(|_| thread_ids()).and_then(|()| ahead_ns(&cupti));
     let ahead = enabled_ahead.inspect_err(|_| disable_records(&cupti))?;
-    let (clock, offset_ns) = match ours && ahead.unsigned_abs() < SAME_CLOCK_NS {
-        true => ("ours", 0),
-        false => ("compared", ahead),
+    let (clock, offset_ns) = if ours && ahead.unsigned_abs() < SAME_CLOCK_NS {
+        ("ours", 0)
+    } else {
+        ("compared", ahead)
     };
     let active = ActiveCupti { cupti, offset_ns, pid: AtomicU32::new(std::process::id()) };
     ACTIVE.store(Box::into_raw(Box::new(active)), Ordering::Release);

@@ -64,67 +64,45 @@ pub(crate) enum Notice<'a> {
 }
 
 /// A kernel, copy or fill on a GPU, or a call into CUDA.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, Default)]
 pub(crate) struct Activity {
     pub(crate) event: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) end_ns: Option<u64>,
     pub(crate) id: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) context: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stream: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) grid: Option<[u32; 3]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) block: Option<[u32; 3]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) registers: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) static_bytes: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dynamic_bytes: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) local_bytes: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) graph_node: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<u32>,
 }
 
 /// A push, pop, start, end or mark of NVTX. Without `#[serde(flatten)]`, which would double the
 /// time to write a line.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 pub(crate) struct Event<'a> {
     pub(crate) event: &'static str,
     pub(crate) ns: u64,
     pub(crate) tid: u32,
     pub(crate) domain: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) level: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) category: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) color: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) payload: Option<Payload>,
 }
 

@@ -75,10 +75,7 @@ impl<'a> Sampling<'a> {
                 discarded.extend(reading.first_sample..next.unwrap_or(self.samples.len()));
             }
         }
-        match discarded.len() * 2 > self.samples.len() {
-            true => Vec::new(),
-            false => discarded,
-        }
+        if discarded.len() * 2 > self.samples.len() { Vec::new() } else { discarded }
     }
 
     /// The record for the report; `None` when no sample was taken.

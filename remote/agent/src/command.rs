@@ -24,9 +24,6 @@ pub(crate) struct CommandOutput {
 
 /// Runs `argv` without standard input and with `env` over the agent's environment. Keeps up to
 /// `cap` bytes of each stream.
-///
-/// # Errors
-/// The program cannot be started.
 pub(crate) fn ask(
     argv: &[String],
     env: &BTreeMap<String, String>,
@@ -37,9 +34,6 @@ pub(crate) fn ask(
 }
 
 /// As [`ask`]. Setting `stop` kills the program as its time limit does.
-///
-/// # Errors
-/// The program cannot be started.
 pub(crate) fn ask_unless(
     argv: &[String],
     env: &BTreeMap<String, String>,

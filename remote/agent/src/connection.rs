@@ -48,9 +48,6 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 pub type ClientWriter = Arc<MessageWriter<File>>;
 
 /// Serves the client on standard input and output until it disconnects.
-///
-/// # Errors
-/// The streams fail, or the client does not follow the protocol.
 pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
     let duplicate = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3).map(File::from);
     let input = duplicate(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
@@ -59,9 +56,6 @@ pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
 }
 
 /// Serves the client at the other end of `input` and `output` until it disconnects.
-///
-/// # Errors
-/// As [`serve`].
 pub fn serve_over(
     candidates: &[RootCandidate],
     input: File,

@@ -54,9 +54,6 @@ pub(crate) const SUPERVISOR_OUTLIVES: Duration = Duration::from_secs(2);
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Holds the node until nothing has run for `idle_s` seconds.
-///
-/// # Errors
-/// The folder cannot hold the socket.
 pub fn hold(folder: &Path, idle_s: &OsStr) -> Result<(), HostFault> {
     let seconds = idle_s.to_str().and_then(|text| text.parse().ok());
     let idle_s = seconds.ok_or(io::ErrorKind::InvalidInput).context("read the limit of", folder)?;
@@ -129,9 +126,6 @@ pub fn requested() -> Option<PathBuf> {
 }
 
 /// Passes the bytes of standard input and output to and from the holder's agent.
-///
-/// # Errors
-/// No holder listens in `folder`.
 pub fn relay_stdio(folder: &Path) -> Result<(), HostFault> {
     let started = Instant::now();
     let holder = loop {

@@ -48,9 +48,6 @@ impl HostFault {
 /// Adds the failed action and its path to an I/O error.
 pub trait IoContext<T> {
     /// Adds `verb` and the path in back quotes.
-    ///
-    /// # Errors
-    /// The same error as a [`HostFault`].
     fn context(self, verb: &str, path: &Path) -> Result<T, HostFault>;
 }
 

@@ -10,9 +10,6 @@ use rustix::fs::{Mode, OFlags, openat};
 
 /// Opens the regular file `path` below `folder` for reading. Refuses symbolic links anywhere in the
 /// path.
-///
-/// # Errors
-/// The path leaves the folder, contains a link, or names no regular file.
 pub(crate) fn open_regular(folder: &Path, path: &str) -> io::Result<File> {
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_owned()));
     if !valid_relative_path(path) {

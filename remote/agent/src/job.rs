@@ -153,9 +153,6 @@ impl JobFolder {
     }
 
     /// Reads the plan.
-    ///
-    /// # Errors
-    /// The plan cannot be read.
     pub fn plan(&self) -> Result<Plan, HostFault> {
         let path = self.plan_path();
         let bytes = fs::read(&path).context("read", &path)?;
@@ -176,9 +173,6 @@ impl JobFolder {
 
     /// Removes the folder of a job whose connection died before its supervisor started: the log is
     /// empty, so nothing has run. Returns whether it was removed.
-    ///
-    /// # Errors
-    /// The folder cannot be examined or removed.
     pub(crate) fn discard_unbegun(&self) -> Result<bool, HostFault> {
         let Some(_lock) = self.try_lock()? else { return Ok(false) };
         let path = self.events_path();
@@ -190,18 +184,12 @@ impl JobFolder {
     }
 
     /// Removes the folder. The caller has checked that the job has ended.
-    ///
-    /// # Errors
-    /// A part of it remains.
     pub(crate) fn remove(&self) -> Result<(), HostFault> {
         self.set_aside()?.remove()
     }
 
     /// Renames the folder to a hidden name, so that no partly removed job is visible. The caller
     /// has checked that the job has ended.
-    ///
-    /// # Errors
-    /// It cannot be renamed.
     pub(crate) fn set_aside(&self) -> Result<RemovedFolder, HostFault> {
         let hidden_path =
             self.0.with_file_name(format!(".old-{}-{}", std::process::id(), self.id()));
@@ -220,9 +208,6 @@ pub struct RemovedFolder {
 
 impl RemovedFolder {
     /// Deletes it.
-    ///
-    /// # Errors
-    /// A part of it remains.
     pub fn remove(self) -> Result<(), HostFault> {
         // This exists only if the supervisor was killed.
         let _ = remove_tree(&self.tmp);

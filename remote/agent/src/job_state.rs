@@ -50,9 +50,6 @@ pub(crate) enum JobState {
 }
 
 /// Returns the state of the job in `folder`.
-///
-/// # Errors
-/// Its files cannot be read.
 pub(crate) fn state(folder: &JobFolder) -> Result<JobState, HostFault> {
     if let Some(ended) = ended(folder)? {
         return Ok(ended);
@@ -65,9 +62,6 @@ pub(crate) fn state(folder: &JobFolder) -> Result<JobState, HostFault> {
 }
 
 /// Returns the state of the job, after writing the terminal event for a dead supervisor.
-///
-/// # Errors
-/// The event cannot be written.
 pub(crate) fn settle(folder: &JobFolder) -> Result<JobState, HostFault> {
     let JobState::Dead = state(folder)? else { return state(folder) };
     // Held until the event is written, so that no other process writes it too.

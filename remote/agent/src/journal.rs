@@ -29,9 +29,6 @@ pub struct Journal {
 
 impl Journal {
     /// Creates or continues the log at `path`. Returns the last event too.
-    ///
-    /// # Errors
-    /// The file cannot be opened, read or truncated.
     pub fn open(path: &Path) -> Result<(Self, Option<Event>), HostFault> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -110,18 +107,12 @@ pub struct JournalReader {
 
 impl JournalReader {
     /// Opens the log at `path` for reading from its start.
-    ///
-    /// # Errors
-    /// The log cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::open(path)?, at: 0 })
     }
 
     /// Returns the complete events appended since the last call, some hundred KiB at most, or none
     /// if there are no more for now. Invalid lines are skipped.
-    ///
-    /// # Errors
-    /// Reading fails.
     pub fn read_new(&mut self) -> io::Result<Vec<Event>> {
         let mut chunk = vec![0; 64 << 10];
         loop {

@@ -34,9 +34,6 @@ pub mod verbs;
 pub mod wire;
 
 /// Returns the sha256 of the running program's own file.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn own_digest() -> Result<rgpu_protocol::Digest, host_fault::HostFault> {
     use host_fault::IoContext;
     let path = std::path::Path::new("/proc/self/exe");

@@ -55,9 +55,6 @@ struct MailRequest {
 }
 
 /// Runs `mail NAME TAKE FROM WAIT_MS NONCE [begin|eof]`.
-///
-/// # Errors
-/// A message for the client.
 pub fn post(candidates: &[RootCandidate], args: &[OsString]) -> Result<(), String> {
     const USAGE: &str = "usage: rgpu-agent mail NAME TAKE FROM WAIT_MS NONCE [begin|eof]";
     let words: Option<Vec<&str>> = args.iter().map(|arg| arg.to_str()).collect();

@@ -28,9 +28,6 @@ impl PlanError {
 }
 
 /// Checks a plan.
-///
-/// # Errors
-/// The first problem found.
 pub fn check(plan: &Plan) -> Result<(), PlanError> {
     let bad = |text: String| Err(PlanError::Plan(text));
     if !valid_job_id(&plan.job) {

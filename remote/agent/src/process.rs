@@ -215,9 +215,6 @@ pub(crate) fn kill_until_none(
 /// Ends the descendants of this process but `guard`: sends each signal to all of them and gives
 /// them [`SIGNAL_GRACE`] after it, then sends SIGKILL until none is left. `wait` reaps, and first
 /// waits for at most the given time. Returns those that remain.
-///
-/// # Errors
-/// Those of `wait`.
 pub fn end_descendants<E>(
     guard: Option<i32>,
     signals: &[Signal],

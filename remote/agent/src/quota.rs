@@ -115,9 +115,6 @@ pub(crate) fn job_ended(root: &Path, job: &Path) {
 }
 
 /// Makes space for `needed` more bytes.
-///
-/// # Errors
-/// The quota does not allow them, even after a sweep.
 pub(crate) fn ensure_space(root: &Path, needed: u64) -> Result<(), QuotaError> {
     let quota = setting(std::env::var_os(QUOTA_VARIABLE))?;
     if UsageRecord::read(root).bytes.saturating_add(needed) <= quota {

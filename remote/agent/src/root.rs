@@ -145,9 +145,6 @@ impl Roots {
     }
 
     /// Returns the folder for new blobs and jobs.
-    ///
-    /// # Errors
-    /// Why the best candidate was refused, if all were.
     pub fn main(&self) -> Result<&Path, &RootError> {
         self.chosen.as_deref()
     }

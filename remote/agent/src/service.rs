@@ -108,9 +108,6 @@ impl JobInput {
     /// Sends bytes that begin at `offset` of the whole input (`None`: after those received so far).
     /// `last` ends the input. Does not wait for the program: the supervisor keeps the bytes in a
     /// file until the program reads them.
-    ///
-    /// # Errors
-    /// The supervisor has exited.
     pub fn send(&mut self, bytes: &[u8], last: bool, mut offset: Option<u64>) -> io::Result<()> {
         let mut pieces = bytes.chunks(MAX_BODY).peekable();
         while let Some(piece) = pieces.next() {
@@ -161,18 +158,12 @@ impl Service {
     }
 
     /// Returns the blob store.
-    ///
-    /// # Errors
-    /// No folder of this host can hold one.
     pub fn blobs(&self) -> Result<&Blobs, Refusal> {
         self.store("blob").map(|(_, blobs)| blobs)
     }
 
     /// Returns facts about the host and the answers to `probes`, short enough for one message.
     /// Setting `stop` ends the programs that probes run.
-    ///
-    /// # Errors
-    /// The other agent, if one carries out the jobs, does not answer.
     pub fn facts(
         &self,
         probes: &[Probe],
@@ -191,9 +182,6 @@ impl Service {
 
     /// Starts a plan whose blobs are all here. If its job exists, it continues and receives the
     /// secrets again: the connection that started it may have died before it sent them.
-    ///
-    /// # Errors
-    /// The plan cannot be carried out here.
     pub fn submit(
         &self,
         plan: &Plan,
@@ -263,9 +251,6 @@ impl Service {
     }
 
     /// Returns a job's folder.
-    ///
-    /// # Errors
-    /// There is no such job.
     pub fn find(&self, request: &'static str, job: &str) -> Result<JobFolder, Refusal> {
         JobFolder::find(self.roots.all(), job).ok_or_else(|| {
             let text = format!("no job `{}` on this host", job.escape_debug());
@@ -284,18 +269,12 @@ impl Service {
     }
 
     /// Returns a job's plan.
-    ///
-    /// # Errors
-    /// There is no such job, or its files cannot be read.
     pub fn plan(&self, job: &str) -> Result<Plan, Refusal> {
         let plan = self.find("attach", job)?.plan();
         plan.map_err(|e| Refusal::new("attach", e.code(), e.to_string()))
     }
 
     /// Returns one job's line.
-    ///
-    /// # Errors
-    /// There is no such job, or its files cannot be read.
     pub fn job(&self, job: &str) -> Result<JobLine, Refusal> {
         let folder = self.find("job", job)?;
         listing::line(&folder)
@@ -303,9 +282,6 @@ impl Service {
     }
 
     /// Sends a command to a job's supervisor. Does nothing if the job has ended.
-    ///
-    /// # Errors
-    /// There is no such job.
     pub fn send_command(&self, command: JobCommand, job: &str) -> Result<(), Refusal> {
         let folder = self.find(command.name(), job)?;
         let control = match command {
@@ -321,44 +297,29 @@ impl Service {
     }
 
     /// Connects to a job's standard input; `None` if the job has ended.
-    ///
-    /// # Errors
-    /// There is no such job.
     pub fn input(&self, job: &str) -> Result<Option<JobInput>, Refusal> {
         let folder = self.find("stdin", job)?;
         Ok(control::connect(folder.path(), SOCKET).ok().map(JobInput))
     }
 
     /// Opens a file of a job's folder for reading. Symbolic links anywhere in the path are refused.
-    ///
-    /// # Errors
-    /// There is no such job or file, or the path leaves the folder.
     pub fn artifact(&self, job: &str, path: &str) -> Result<File, Refusal> {
         let folder = self.find("fetch", job)?;
         open_regular(&folder.work(), path).map_err(|e| fetch::refusal(path, &e))
     }
 
     /// Removes an ended job.
-    ///
-    /// # Errors
-    /// The job has not ended, or cannot be removed.
     pub fn forget(&self, job: &str) -> Result<(), Refusal> {
         let removed = self.set_aside(job)?;
         removed.remove().map_err(|e| Refusal::new("forget", e.code(), e.to_string()))
     }
 
     /// Moves an ended job out of the list of jobs. The caller may remove the rest later.
-    ///
-    /// # Errors
-    /// The job has not ended, or cannot be moved.
     pub fn set_aside(&self, job: &str) -> Result<RemovedFolder, Refusal> {
         listing::set_aside(&self.find("forget", job)?)
     }
 
     /// Stores a blob as it arrived on the wire.
-    ///
-    /// # Errors
-    /// The bytes do not match the digest or the size, or the disk fails.
     pub fn put_blob(
         &self,
         digest: &Digest,

@@ -32,9 +32,6 @@ impl<R: Read> FrameReader<R> {
 
     /// Returns the next frame's kind and body; `None` at the end of the stream, even if it was cut
     /// off within a frame.
-    ///
-    /// # Errors
-    /// [`WireError`] if reading fails or the bytes are no frame.
     pub fn next_frame(&mut self) -> Result<Option<(FrameKind, &[u8])>, WireError> {
         self.frame.resize(frame::HEADER, 0);
         if !read_whole(&mut self.stream, &mut self.frame)? {
@@ -61,18 +58,12 @@ fn read_whole(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
 }
 
 /// Writes the header of a frame and its body.
-///
-/// # Errors
-/// Writing fails.
 pub fn write_frame(out: &mut impl Write, kind: FrameKind, body: &[u8]) -> io::Result<()> {
     out.write_all(&frame::header(kind, body.len()))?;
     out.write_all(body)
 }
 
 /// Writes one JSON message as a frame.
-///
-/// # Errors
-/// Writing fails, or the message is over the frame limit.
 pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let body = serde_json::to_vec(message)?;
     if body.len() > frame::MAX_BODY {

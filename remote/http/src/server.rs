@@ -54,9 +54,10 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Runtime)?;
     let (json, relay_socket) = (settings.json, settings.hand_over.clone());
     let state = Arc::new(State::new(RequestGuard::new(settings, address), relay_socket));
-    match json {
-        true => println!(r#"{{"schema":"rgpu.worker/1","url":"http://{address}"}}"#),
-        false => println!("listening on http://{address}"),
+    if json {
+        println!(r#"{{"schema":"rgpu.worker/1","url":"http://{address}"}}"#)
+    } else {
+        println!("listening on http://{address}")
     }
     if !address.ip().is_loopback() {
         eprintln!(

@@ -173,6 +173,7 @@ pub enum StartError {
 /// The result of one rung. A rung is one way to get a step's result: a tool, its command and what
 /// the result contains. The step's ladder lists its rungs, best first; if one fails, the next is
 /// tried.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RungRecord {
     /// The id of the step.
@@ -193,13 +194,10 @@ pub struct RungRecord {
     #[serde(default, rename = "words")]
     pub message: String,
     /// Exit status; `None` if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<i32>,
     /// Signal that ended the program.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// Why the program did not start. `None` for other failures, and from an older agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_error: Option<StartError>,
     /// Wall-clock time in seconds.
     #[serde(default)]

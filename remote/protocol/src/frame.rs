@@ -67,9 +67,6 @@ pub fn header(kind: FrameKind, len: usize) -> [u8; HEADER] {
 
 /// Parses the frame at the start of `bytes`. Returns the frame and its length with header, or
 /// `None` if more bytes are needed.
-///
-/// # Errors
-/// [`FrameError`] for an invalid length or kind.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some(head) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
     let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
@@ -87,9 +84,6 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
 
 /// Finds [`MAGIC`] in the bytes received so far. Returns its offset, or `None` if more bytes are
 /// needed.
-///
-/// # Errors
-/// [`FrameError::NoMagic`] if it does not begin within [`MAX_PREAMBLE`] bytes.
 pub fn find_magic(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
     match bytes.windows(MAGIC.len()).position(|w| w == MAGIC) {
         Some(at) if at <= MAX_PREAMBLE => Ok(Some(at)),

@@ -286,6 +286,7 @@ pub enum FromAgent {
 }
 
 /// A job in a list of jobs.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobLine {
     /// The name of the job.
@@ -295,13 +296,10 @@ pub struct JobLine {
     /// Unix time in milliseconds when it started.
     pub started_ms: u64,
     /// How the job ended; `None` while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<crate::Outcome>,
     /// When the job ended, Unix time in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
     /// Position in the GPU queue; `None` if the job is not queued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u32>,
     /// The step that is running.
     #[serde(default)]

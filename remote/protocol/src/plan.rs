@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{BLOB_BYTES, DiagnosisRule, Digest, Pattern};
 
 /// One job for a GPU host. A run is one plan or several, in sequence.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// The job's name on the host, `<run id>.<sequence>`; see [`valid_job_id`].
@@ -20,7 +21,6 @@ pub struct Plan {
     pub title: String,
     /// Key of the facts this plan was made from ([`crate::HostFacts::key`]). If the host has
     /// changed, it answers `facts_changed` instead of running. `None` for plans that need no facts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<String>,
     /// Input files that must be in the job's folder before the first step.
     #[serde(default)]
@@ -28,7 +28,6 @@ pub struct Plan {
     /// The steps, in order.
     pub steps: Vec<Step>,
     /// The GPU to lock from the first to the last step that needs one. `None` if no step does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuRequest>,
     /// Environment of every step, on top of the variables that the agent passes on.
     #[serde(default)]
@@ -42,7 +41,6 @@ pub struct Plan {
     pub limits: Limits,
     /// The command that made the plan. The agent keeps it for clients that attach without the run's
     /// folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
 
@@ -173,6 +171,7 @@ pub enum Stdin {
 }
 
 /// One way to carry out a step.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rung {
     /// Stable id: `ncu.asked`, `nsys.cuda`, `host` …
@@ -203,10 +202,8 @@ pub struct Rung {
     #[serde(default)]
     pub loses: String,
     /// When the program is stopped, if it does not end before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
     /// When the program counts as hung, and what is then looked at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<HangDetection>,
 }
 

@@ -37,24 +37,22 @@ fn ten() -> u64 {
 }
 
 /// The answer to a [`Probe`].
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeAnswer {
     /// The name of the probe.
     pub name: String,
     /// The first file found, absolute.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Every file found, best first, at most 16.
     #[serde(default)]
     pub found: Vec<String>,
     /// Exit status of the program; `None` if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<i32>,
     /// Output of the program (stdout, then stderr) or text of the file, at most 64 KiB.
     #[serde(default)]
     pub text: String,
     /// Why the probe failed: not started, timed out, not readable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -94,6 +92,7 @@ pub struct AgentFacts {
 }
 
 /// Facts about a GPU host: parsed by the laptop, cached under [`HostFacts::key`].
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostFacts {
     /// The remote's name on the laptop.
@@ -103,10 +102,8 @@ pub struct HostFacts {
     /// The facts from the agent.
     pub agent: AgentFacts,
     /// Driver version, e.g. `580.159.04`; `None` without a driver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// The newest CUDA version that the driver supports, e.g. `13.0`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
     /// The GPUs, by index.
     #[serde(default)]
@@ -115,7 +112,6 @@ pub struct HostFacts {
     #[serde(default)]
     pub tools: Vec<ToolFacts>,
     /// Whether only administrators may read the performance counters; `None` if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters_admin_only: Option<bool>,
 }
 
@@ -138,6 +134,7 @@ pub fn facts_key(host_id: &str, boot_id: &str) -> String {
 }
 
 /// A GPU of a host.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuFacts {
     /// Index in `nvidia-smi`, from 0.
@@ -151,13 +148,10 @@ pub struct GpuFacts {
     /// Size of the GPU's memory in bytes.
     pub memory_bytes: u64,
     /// Highest SM clock in MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_sm_mhz: Option<u32>,
     /// Highest memory clock in MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_mem_mhz: Option<u32>,
     /// Power limit in watts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<f64>,
     /// Whether MIG mode is on.
     #[serde(default)]

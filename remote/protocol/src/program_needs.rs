@@ -22,9 +22,6 @@ pub struct ProgramNeeds {
 
 impl ProgramNeeds {
     /// Reads the requirements from the bytes of the file.
-    ///
-    /// # Errors
-    /// They are not ELF, or damaged.
     pub fn read(bytes: &[u8]) -> Result<Self, goblin::error::Error> {
         let elf = Elf::parse(bytes)?;
         let versions = elf.verneed.iter().flat_map(goblin::elf::symver::VerneedSection::iter);

@@ -79,10 +79,11 @@ pub fn compare_with_first(
         let on_cpu = profiles.iter().flatten().any(|p| times(p) && p.has_cpu_reference_time());
         return (
             None,
-            match on_cpu {
-                true => "no GPU was measured: these are times of the reference on each CPU",
-                false => "no remote has a time to compare the others with",
-            }
+            (if on_cpu {
+                "no GPU was measured: these are times of the reference on each CPU"
+            } else {
+                "no remote has a time to compare the others with"
+            })
             .to_owned(),
         );
     };

@@ -184,10 +184,8 @@ impl<'a> LaunchSums<'a> {
                 sums.benchmarked.1 += launch.duration_ns.unwrap_or_default();
                 continue;
             }
-            let (launches, ns) = match launch.metrics.is_empty() {
-                true => &mut sums.uncounted,
-                false => &mut sums.counted,
-            };
+            let (launches, ns) =
+                if launch.metrics.is_empty() { &mut sums.uncounted } else { &mut sums.counted };
             *launches += 1;
             *ns += launch.duration_ns.unwrap_or_default();
         }
@@ -334,9 +332,10 @@ impl Cause<'_> {
             members.sort_by(|a, b| ns(a).total_cmp(&ns(b)));
             let typical = &members[members.len() / 2].conclusion.text;
             let all = sums.all_launches(&covered.kernel);
-            return match covered.launches < all {
-                true => format!("in {} of its {all} launches {typical}", covered.launches),
-                false => typical.clone(),
+            return if covered.launches < all {
+                format!("in {} of its {all} launches {typical}", covered.launches)
+            } else {
+                typical.clone()
             };
         }
         let predicate = match self.rule.id {

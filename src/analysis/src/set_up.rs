@@ -62,9 +62,10 @@ pub(super) fn preparing_in(profile: &Profile) -> HashSet<u32> {
 
 /// What one of the [`preparing_launches`] does.
 pub(super) fn what_prepares(launch: &Launch) -> &'static str {
-    match makes_random_numbers(launch) {
-        true => "it makes random numbers, only before the program's work",
-        false => "its launches are in ranges that are named for preparations",
+    if makes_random_numbers(launch) {
+        "it makes random numbers, only before the program's work"
+    } else {
+        "its launches are in ranges that are named for preparations"
     }
 }
 

@@ -55,9 +55,12 @@ pub fn kernels<'a>(launches: &'a [Launch], sums: &[KernelSum]) -> HashMap<&'a st
         let kernel = order[*at].0;
         inside(*at) && !used.contains(kernel) && (goes_on || is_listed(kernel))
     };
-    let named = |at: usize| match of_triton[at] {
-        true => (order[at].0, "a candidate of Triton's autotuning that was not chosen"),
-        false => (order[at].0, "a candidate of XLA's autotuning"),
+    let named = |at: usize| {
+        if of_triton[at] {
+            (order[at].0, "a candidate of Triton's autotuning that was not chosen")
+        } else {
+            (order[at].0, "a candidate of XLA's autotuning")
+        }
     };
     let candidates = (0..order.len()).filter(is_unused).map(named);
     let flushes = flushes.iter().map(|fill| (*fill, "flushes the L2 for Triton's benchmarks"));

@@ -297,9 +297,10 @@ fn level(text: &str) -> Result<Level, String> {
 }
 
 fn baseline(text: &str) -> Result<String, String> {
-    match valid_name(text) {
-        true => Ok(text.to_owned()),
-        false => Err("write letters, digits, `.`, `_` and `-`".to_owned()),
+    if valid_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("write letters, digits, `.`, `_` and `-`".to_owned())
     }
 }
 

@@ -54,13 +54,12 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
         let place = app.short(std::path::Path::new(&finding.place));
         grid.add_row([finding.code, place, finding.text]);
     }
-    match grid.is_empty() {
-        true => app.print("nothing was found\n"),
-        false => {
-            let color_of = |word: &str| codes.contains(word).then_some(BAD);
-            let grid = grid.fitted_with_words(app.columns(), 0, "what", MIN_REASON_WIDTH);
-            app.print(&app.style().paint_words(&grid, color_of));
-        }
+    if grid.is_empty() {
+        app.print("nothing was found\n")
+    } else {
+        let color_of = |word: &str| codes.contains(word).then_some(BAD);
+        let grid = grid.fitted_with_words(app.columns(), 0, "what", MIN_REASON_WIDTH);
+        app.print(&app.style().paint_words(&grid, color_of));
     }
     audit.gaps.iter().for_each(|gap| app.print_note(gap));
     Ok(status)

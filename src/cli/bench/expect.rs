@@ -38,9 +38,6 @@ pub(super) struct ExpectationResult {
 
 /// Refuses expectations that cannot be read, and a baseline that does not exist, before anything
 /// runs: every time would be NEW.
-///
-/// # Errors
-/// A file is damaged, or the baseline does not exist and is not to be written.
 pub(super) fn check(app: &App, args: &ExpectArgs) -> Result<()> {
     let folder = expectations::folder(&app.config.project, args.baseline.as_deref());
     Expectations::load_all(&folder)?;
@@ -89,9 +86,10 @@ pub(super) fn judge(
             time.against = Some(judgement);
         }
     }
-    let updated = match args.update_expectations {
-        true => update(work, &run, known.clone(), &folder, args)?,
-        false => Vec::new(),
+    let updated = if args.update_expectations {
+        update(work, &run, known.clone(), &folder, args)?
+    } else {
+        Vec::new()
     };
     // A command without the flag keeps what an earlier one of the suite wrote and refused.
     if args.update_expectations {
@@ -198,10 +196,8 @@ fn update(
         let mut times: BTreeMap<MeasurementKey, (SuiteTime, Vec<&HistoryPoint>)> = BTreeMap::new();
         for (row, time) in run.times().filter(|(_, time)| time.key.gpu == gpu) {
             let plain = of_case(time, row.case_of_any_remote());
-            let of_remote = match plain.key == time.key {
-                true => Vec::new(),
-                false => sessions(&points, time),
-            };
+            let of_remote =
+                if plain.key == time.key { Vec::new() } else { sessions(&points, time) };
             let (_, found) = times
                 .entry(plain.key.clone())
                 .or_insert_with(|| (plain.clone(), sessions(&points, &plain)));
@@ -212,9 +208,10 @@ fn update(
             let commit = run.commit.as_deref();
             entries.push(expected.update(time, sessions, commit, run.dirty, &args.accept));
         }
-        let path = match expected == before {
-            true => Expectations::path(folder, &gpu),
-            false => expected.save(folder)?,
+        let path = if expected == before {
+            Expectations::path(folder, &gpu)
+        } else {
+            expected.save(folder)?
         };
         files.push((path, entries));
     }

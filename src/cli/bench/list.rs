@@ -34,6 +34,7 @@ pub(in crate::cli) struct TargetList {
 }
 
 /// A case in the JSON output.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct TargetLine {
     /// The case: the target, with the values of its axes in brackets.
@@ -45,10 +46,8 @@ struct TargetLine {
     /// The kernel, or the program with its arguments.
     runs: String,
     /// The baseline of a pair.
-    #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<String>,
     /// The remote that the file names; of a dry run the one that is used.
-    #[serde(skip_serializing_if = "Option::is_none")]
     remote: Option<String>,
     /// Whether it is left out unless asked for.
     generated: bool,
@@ -129,9 +128,10 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
         ]);
     }
     app.print(&table.without_empty_columns().fitted(app.columns(), 0));
-    let left_out = match args.targets.include_generated {
-        true => 0,
-        false => left_out_targets(&file, &args.targets.target)?.len(),
+    let left_out = if args.targets.include_generated {
+        0
+    } else {
+        left_out_targets(&file, &args.targets.target)?.len()
     };
     let from = shown.unwrap_or_else(|| match app.config.kernel_path.value.as_slice() {
         [] => "every kernel.toml of this project".to_owned(),

@@ -70,9 +70,6 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
 
 /// Says that every kernel is a case because there is no bench.toml, and asks if some are not the
 /// project's own.
-///
-/// # Errors
-/// The user does not agree, or cannot be asked.
 fn confirm_every_kernel(app: &App, cases: &[(SuiteCase, RemoteSpec)]) -> Result<()> {
     let own = KernelFolders { kernel_path: Vec::new(), shipped: None, ..kernel_folders(app) };
     let own: Vec<String> = find::list(&own).into_iter().map(|kernel| kernel.name).collect();
@@ -200,10 +197,9 @@ fn cases_on(
 ) -> Result<Vec<(SuiteCase, RemoteSpec)>> {
     let selected = select(file, &options.targets, options.include_generated)?;
     let mode = options.mode.as_deref().and_then(|mode| mode.parse::<ProfileMode>().ok());
-    let selected = selected.into_iter().flat_map(|case| match case.is_compared(mode) {
-        true => vec![case],
-        false => case.sides(),
-    });
+    let selected = selected
+        .into_iter()
+        .flat_map(|case| if case.is_compared(mode) { vec![case] } else { case.sides() });
     let given: Vec<&str> = options.remote.iter().flat_map(|names| names.split(',')).collect();
     let mut cases = Vec::new();
     for case in selected {
@@ -368,10 +364,8 @@ fn take_up<'a>(
         match now.remove(&row.case) {
             Some((case, spec)) => {
                 // The remote that the case began on has its open job.
-                let spec = match spec.name == row.remote {
-                    true => spec,
-                    false => remotes.spec(&row.remote)?,
-                };
+                let spec =
+                    if spec.name == row.remote { spec } else { remotes.spec(&row.remote)? };
                 cases.insert(at, (case, spec));
             }
             None if !row.state.has_ended() => {

@@ -215,11 +215,12 @@ impl SuiteWork<'_> {
                     if let Some(bar) = suite_bar {
                         bar.show(&self.progress(left));
                     }
-                    match fits(at) {
-                        true => self.run_row(&mut runner, at, host_number).await?,
-                        false => self.with_suite(|suite| {
+                    if fits(at) {
+                        self.run_row(&mut runner, at, host_number).await?
+                    } else {
+                        self.with_suite(|suite| {
                             suite.run.rows[at].state = RowState::NoBudget;
-                        }),
+                        })
                     }
                     left.lock().unwrap_or_else(PoisonError::into_inner).retain(|row| *row != at);
                     if runner.session.cancel.request_count() > 0 {
@@ -227,9 +228,10 @@ impl SuiteWork<'_> {
                         runner.session.cancel.wait_for_more_than(0).await;
                         return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
                     }
-                    next = match runner.lost_by.is_some() && reconnects == MAX_RECONNECTS {
-                        true => None,
-                        false => queue.take(host_number),
+                    next = if runner.lost_by.is_some() && reconnects == MAX_RECONNECTS {
+                        None
+                    } else {
+                        queue.take(host_number)
                     };
                     if runner.lost_by.is_some() {
                         break;

@@ -190,9 +190,10 @@ fn missing_numbers_text(wanted: &str, metrics: &BTreeSet<String>) -> (String, Ex
     let short = metrics.iter().filter_map(|name| name.split('.').next());
     let known: BTreeSet<&str> = short.chain(metrics.iter().map(String::as_str)).collect();
     let near = nearest(wanted, known);
-    let hint = match near.is_empty() {
-        true => "`rgpu report RUN --format csv` on the run of a case lists them".to_owned(),
-        false => format!("did you mean `{}`?", near.join("`, `")),
+    let hint = if near.is_empty() {
+        "`rgpu report RUN --format csv` on the run of a case lists them".to_owned()
+    } else {
+        format!("did you mean `{}`?", near.join("`, `"))
     };
     let count = metrics.len();
     (format!("{none}: none of their {count} metrics begins with that; {hint}"), Exit::Usage)

@@ -28,9 +28,6 @@ pub(super) struct BuildCommand {
 const DSL_ARCH: &str = "sm_100a";
 
 /// Resolves the command line.
-///
-/// # Errors
-/// Unknown kernels and architectures, wrong sizes, flags that exclude each other.
 pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
     for arch in &args.arch {
         check_architecture(arch)?;
@@ -170,9 +167,10 @@ fn of_kernel(
         let what = format!("`{}` is a kernel in {}", spec.name, spec.language);
         return Err(with_dsl_hint(usage(what), &spec.source));
     }
-    let selection = match args.problem_sizes.is_empty() {
-        true => Selection::Default,
-        false => Selection::Given(args.problem_sizes.clone()),
+    let selection = if args.problem_sizes.is_empty() {
+        Selection::Default
+    } else {
+        Selection::Given(args.problem_sizes.clone())
     };
     let cases = spec.cases(&selection).map_err(Failure::from)?;
     let sizes = cases.iter().map(|case| CaseSizes {

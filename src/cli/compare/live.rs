@@ -83,14 +83,13 @@ fn sides(app: &App, args: &CompareArgs) -> Result<[ProfileCommand; 2]> {
     }
     let sides = [side(app, args, a)?, side(app, args, b)?];
     let differing = differing_sizes(&sides);
-    match differing.is_empty() {
-        true => Ok(sides),
-        false => {
-            let mut failure = refused([a, b], &differing);
-            // Kernels in one job get the same sizes, also with `--force`.
-            failure.hints = vec![sizes_hint(&sides)];
-            Err(failure)
-        }
+    if differing.is_empty() {
+        Ok(sides)
+    } else {
+        let mut failure = refused([a, b], &differing);
+        // Kernels in one job get the same sizes, also with `--force`.
+        failure.hints = vec![sizes_hint(&sides)];
+        Err(failure)
     }
 }
 
@@ -103,16 +102,13 @@ fn sizes_hint(sides: &[ProfileCommand; 2]) -> String {
 /// As [`sizes_hint`], for the size variables of both kernels.
 fn common_sizes_hint([a, b]: [&[String]; 2]) -> String {
     let is_same = a.len() == b.len() && a.iter().all(|var| b.contains(var));
-    match is_same && !a.is_empty() {
-        true => {
-            let values: Vec<String> = a.iter().map(|var| format!("{var}=…")).collect();
-            format!("name the sizes for both: `--problem-sizes {}`", values.join(","))
-        }
-        false => {
-            "no `--problem-sizes` fits both kernels: profile each, then `rgpu compare latest~1 \
+    if is_same && !a.is_empty() {
+        let values: Vec<String> = a.iter().map(|var| format!("{var}=…")).collect();
+        format!("name the sizes for both: `--problem-sizes {}`", values.join(","))
+    } else {
+        "no `--problem-sizes` fits both kernels: profile each, then `rgpu compare latest~1 \
                   latest --force` compares the two runs"
-                .to_owned()
-        }
+            .to_owned()
     }
 }
 

@@ -143,10 +143,7 @@ fn main_stall(counts: &Counts) -> String {
 
 /// The line, with its file if the listing has several files.
 fn source_position(at: &SourceAt, several: bool) -> String {
-    match several {
-        true => format!("{}:{}", base(&at.file), at.line),
-        false => at.line.to_string(),
-    }
+    if several { format!("{}:{}", base(&at.file), at.line) } else { at.line.to_string() }
 }
 
 fn base(path: &str) -> &str {

@@ -30,9 +30,10 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
         let available: Vec<&str> = arches.into_iter().collect();
         let message = format!("there is no code for {}", quoted(&args.arch));
         let failure = Failure::new(Exit::Artifact, "no_arch", message);
-        return Some(match available.is_empty() {
-            true => failure,
-            false => failure.hint(format!("there is code for {}", available.join(", "))),
+        return Some(if available.is_empty() {
+            failure
+        } else {
+            failure.hint(format!("there is code for {}", available.join(", ")))
         });
     }
     let selected = images().filter(|i| of_arch(&i.arch));
@@ -56,16 +57,15 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
         .collect();
     let message = format!("no kernel is named {}", quoted(&args.kernel_name));
     let failure = Failure::new(Exit::Artifact, "no_kernel", message);
-    let hint = match similar.is_empty() {
-        false => format!("did you mean {}?", backticked(similar.into_iter().take(MAX_SHOWN_NAMES))),
-        true => {
-            let more = names.len().saturating_sub(MAX_SHOWN_NAMES);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!(
-                "there are {}{more}",
-                backticked(names.iter().map(String::as_str).take(MAX_SHOWN_NAMES))
-            )
-        }
+    let hint = if similar.is_empty() {
+        let more = names.len().saturating_sub(MAX_SHOWN_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!(
+            "there are {}{more}",
+            backticked(names.iter().map(String::as_str).take(MAX_SHOWN_NAMES))
+        )
+    } else {
+        format!("did you mean {}?", backticked(similar.into_iter().take(MAX_SHOWN_NAMES)))
     };
     Some(failure.hint(hint))
 }

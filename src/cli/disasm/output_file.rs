@@ -57,9 +57,10 @@ fn refuse_other_kind(path: &Path, new: &str) -> Result<()> {
     }
     let Some(old) = overwrite::head(path).filter(|old| !old.is_empty()) else { return Ok(()) };
     let old = String::from_utf8_lossy(&old);
-    match signature(&old) == signature(new) {
-        true => Ok(()),
-        false => Err(overwrite::refused(path, "the existing file is not a view of this kind")),
+    if signature(&old) == signature(new) {
+        Ok(())
+    } else {
+        Err(overwrite::refused(path, "the existing file is not a view of this kind"))
     }
 }
 

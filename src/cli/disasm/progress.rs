@@ -14,9 +14,10 @@ impl FilesBar {
     /// A bar for `count` files. Hidden off a terminal, with `--quiet` and with `--json`.
     pub(super) fn new(app: &App, count: usize) -> FilesBar {
         let is_visible = app.terminal.stderr_tty && !app.global.quiet && !app.global.json;
-        let target = match is_visible && count >= MIN_FILES_FOR_BAR {
-            true => ProgressDrawTarget::stderr_with_hz(12),
-            false => ProgressDrawTarget::hidden(),
+        let target = if is_visible && count >= MIN_FILES_FOR_BAR {
+            ProgressDrawTarget::stderr_with_hz(12)
+        } else {
+            ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(Some(count as u64), target);
         bar.set_style(

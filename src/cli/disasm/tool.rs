@@ -61,9 +61,10 @@ pub(super) fn chosen(
     }
     if args.tool == Tool::Nvdisasm {
         let tried: Vec<String> = search.paths.iter().map(|p| p.display().to_string()).collect();
-        return Err(no_tool(app, "on this machine").cause(match tried.is_empty() {
-            true => why,
-            false => format!("none of these answers: {}", tried.join(", ")),
+        return Err(no_tool(app, "on this machine").cause(if tried.is_empty() {
+            why
+        } else {
+            format!("none of these answers: {}", tried.join(", "))
         }));
     }
     app.print_note(&format!(

@@ -192,9 +192,10 @@ pub(super) fn gather_quietly(
                         CubinImage::Image(image) => {
                             document.images.push(CodeImage { place, ..image });
                         }
-                        CubinImage::Refused(why) => errors.push(match place.is_empty() {
-                            true => why,
-                            false => format!("{place}: {why}"),
+                        CubinImage::Refused(why) => errors.push(if place.is_empty() {
+                            why
+                        } else {
+                            format!("{place}: {why}")
                         }),
                     },
                     Err(error) if place.is_empty() => errors.push(error.to_string()),

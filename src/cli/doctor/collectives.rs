@@ -166,9 +166,10 @@ pub(super) fn run(app: &App, args: &DoctorArgs, known_gpus: &[Hardware]) -> Resu
         out: write_files(app, &args.out, &rows, calibration.as_ref(), &measured.gpu)?,
         log: measured.log.clone(),
     };
-    match app.global.json {
-        true => app.print_json(&document)?,
-        false => show(app, &document, args.nvls),
+    if app.global.json {
+        app.print_json(&document)?
+    } else {
+        show(app, &document, args.nvls)
     }
     Ok(0)
 }

@@ -112,9 +112,6 @@ fn build_failure(package: &Package, folder: &RunFolder, output: &[u8]) -> Failur
 }
 
 /// The program on a host with these facts, as if it had been compiled.
-///
-/// # Errors
-/// The language refuses the source.
 pub(super) fn dry(
     args: &ExecArgs,
     source: &ExecSource,
@@ -143,9 +140,6 @@ fn timeout_s(args: &ExecArgs) -> u64 {
 }
 
 /// The program for this host.
-///
-/// # Errors
-/// The language refuses the source, or nothing can compile it.
 pub(super) fn program(
     args: &ExecArgs,
     source: &ExecSource,
@@ -188,9 +182,6 @@ pub(super) fn program(
 }
 
 /// The GPUs to reserve. `None` without `--gpus` and `--gpu`.
-///
-/// # Errors
-/// The host has fewer.
 pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<GpuRequest>> {
     let requested = match (&args.gpus, &args.place.gpu) {
         (Some(GpuSelection::Number(0)), _) | (None, None) => return Ok(None),

@@ -15,9 +15,6 @@ use rgpu_run::run::{FileCopies, HostFile};
 use rgpu_run::store::{DestinationError, DestinationRoot, RunFolder, RunRecord};
 
 /// Checks a pattern here, so that the message quotes what the user typed.
-///
-/// # Errors
-/// It leads out of the working folder, or uses pattern signs that we do not support.
 pub(super) fn check(pattern: &str) -> Result<()> {
     let bad_pattern = |why: &str| {
         let what = format!("`--pull {pattern}`: {why}");
@@ -62,9 +59,6 @@ pub(super) struct PulledFiles {
 
 /// Puts the files into the folder that was mounted first, else into the current one. Uses the
 /// copies that exist already.
-///
-/// # Errors
-/// A file cannot be written here.
 pub(super) fn write_pulled_files(
     app: &App,
     args: &ExecArgs,

@@ -92,9 +92,6 @@ impl ExecSource {
 
     /// Checks standard input for `--detach`, where nobody is there to send it. A pipe may be empty,
     /// so it gets a warning; bytes in a file are surely meant.
-    ///
-    /// # Errors
-    /// A usage error if standard input is a file with unread bytes.
     pub(super) fn check_detached_input(&self, app: &App) -> Result<()> {
         if !self.stdin {
             return Ok(());

@@ -117,18 +117,16 @@ pub(in crate::cli) struct RecastArgs {
 }
 
 /// The result of an operation: a layout with its proof, or a rejection.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Operation {
     /// The arguments of the operation.
     operands: Vec<String>,
     /// The result. Absent if there is none, or none is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<SwizzledLayout>,
     /// How it is proved that this is the result.
-    #[serde(skip_serializing_if = "Option::is_none")]
     proof: Option<Proof>,
     /// Why there is no result.
-    #[serde(skip_serializing_if = "Option::is_none")]
     rejection: Option<Box<Rejection>>,
 }
 
@@ -190,9 +188,10 @@ fn plain(text: &str) -> Result<Layout> {
 
 /// Reads the inner operand.
 fn tiler(text: &str) -> Result<Tiler> {
-    match text.trim_start().starts_with('S') {
-        true => plain(text).map(Tiler::Layout),
-        false => parse(text, "layout or tiler"),
+    if text.trim_start().starts_with('S') {
+        plain(text).map(Tiler::Layout)
+    } else {
+        parse(text, "layout or tiler")
     }
 }
 
@@ -228,18 +227,20 @@ pub(super) fn product(app: &App, args: &TileArgs) -> Result<Status> {
 
 pub(super) fn inverse(app: &App, args: &InverseArgs) -> Result<Status> {
     let (whole, limits) = (plain(&args.layout)?, args.limit.limits());
-    let result = match args.left {
-        true => rgpu_layout::left_inverse(&whole, limits),
-        false => rgpu_layout::right_inverse(&whole, limits),
+    let result = if args.left {
+        rgpu_layout::left_inverse(&whole, limits)
+    } else {
+        rgpu_layout::right_inverse(&whole, limits)
     };
     finish(app, LayoutResult::Inverse, &[&args.layout], &whole.into(), result)
 }
 
 pub(super) fn coalesce(app: &App, args: &CoalesceArgs) -> Result<Status> {
     let whole = outer(&args.layout)?;
-    let result = match args.by_mode {
-        true => rgpu_layout::coalesce_by_mode(whole.layout()),
-        false => rgpu_layout::coalesce(whole.layout()),
+    let result = if args.by_mode {
+        rgpu_layout::coalesce_by_mode(whole.layout())
+    } else {
+        rgpu_layout::coalesce(whole.layout())
     };
     finish(app, LayoutResult::Coalesce, &[&args.layout], &whole, Ok(result))
 }

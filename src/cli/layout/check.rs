@@ -55,6 +55,7 @@ pub(in crate::cli) enum Memory {
 }
 
 /// The result of `layout check`.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub(super) struct AccessCheck {
     /// The layout that is accessed.
@@ -62,10 +63,8 @@ pub(super) struct AccessCheck {
     /// How it is accessed.
     access: Access,
     /// Sectors of a request on average (global memory).
-    #[serde(skip_serializing_if = "Option::is_none")]
     sectors_per_request: Option<f64>,
     /// Wavefronts of a request on average (shared memory).
-    #[serde(skip_serializing_if = "Option::is_none")]
     wavefronts_per_request: Option<f64>,
     #[serde(flatten)]
     report: AccessReport,
@@ -117,9 +116,12 @@ fn text(check: &AccessCheck) -> String {
         "requests",
         format!("{} of {} bytes a lane{needs}", report.requests, report.lane_bytes),
     );
-    let range = |count: &RequestCounts| match count.least == count.most {
-        true => format!("{} a request", count.most),
-        false => format!("{} to {} a request", count.least, count.most),
+    let range = |count: &RequestCounts| {
+        if count.least == count.most {
+            format!("{} a request", count.most)
+        } else {
+            format!("{} to {} a request", count.least, count.most)
+        }
     };
     if let Some(count) = &report.sectors {
         let total = format!("{} in all, {} ideal", count.total, count.ideal);
@@ -133,13 +135,8 @@ fn text(check: &AccessCheck) -> String {
         text += &line("wavefronts", format!("{}; {total}", range(count)));
     }
     if let Some(ways) = report.conflict_ways {
-        text += &line(
-            "conflicts",
-            match ways > 1.0 {
-                true => format!("{ways}-way"),
-                false => "none".to_owned(),
-            },
-        );
+        text +=
+            &line("conflicts", if ways > 1.0 { format!("{ways}-way") } else { "none".to_owned() });
     }
     if let Some(at) = &report.misaligned {
         let bytes = report.lane_bytes;

@@ -42,23 +42,20 @@ pub(super) struct SnapshotDiff {
 }
 
 /// A changed layout.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct LayoutChange {
     /// The layout's name in the snapshots.
     name: String,
     /// The older layout. Absent if it is new.
-    #[serde(skip_serializing_if = "Option::is_none")]
     old: Option<SwizzledLayout>,
     /// The newer layout. Absent if it is gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
     new: Option<SwizzledLayout>,
     /// The strongest level at which both are the same. Absent if even the functions differ.
-    #[serde(skip_serializing_if = "Option::is_none")]
     same: Option<Level>,
     /// The difference, in words.
     reason: String,
     /// The level at which it is protected.
-    #[serde(skip_serializing_if = "Option::is_none")]
     protected: Option<Level>,
     /// Whether it is protected and changed at that level.
     broken: bool,

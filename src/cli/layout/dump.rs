@@ -204,6 +204,7 @@ struct DumpSettings {
 }
 
 /// A layout that the DSL printed.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct DumpedLayout {
     /// The name by which the layout was asked for.
@@ -211,10 +212,8 @@ struct DumpedLayout {
     /// The layout, as the DSL prints it.
     layout: String,
     /// The layout by our formula. Absent if there is none for this name.
-    #[serde(skip_serializing_if = "Option::is_none")]
     formula: Option<SwizzledLayout>,
     /// Whether both are one function. Absent if that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     agrees: Option<bool>,
 }
 

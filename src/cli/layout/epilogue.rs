@@ -104,9 +104,10 @@ pub(super) fn run(app: &App, args: &EpilogueArgs) -> Result<Status> {
     let flat = |modes: &[Mode]| Layout::flat(modes).map_err(usage);
     let tile_of_c = flat(&[Mode::new(rows, args.ldc), Mode::new(columns, 1)])?;
     let direct_stores = direct_stores(args, load)?;
-    let mut candidates = match args.search {
-        true => search_stores(&store, args.limit.limits()).map_err(usage)?,
-        false => Vec::new(),
+    let mut candidates = if args.search {
+        search_stores(&store, args.limit.limits()).map_err(usage)?
+    } else {
+        Vec::new()
     };
     candidates.truncate(args.top_k);
     let result = EpilogueResult { partition, tile_of_c, direct_stores, candidates };

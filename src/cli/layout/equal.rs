@@ -54,6 +54,7 @@ struct ShapeEquality {
 }
 
 /// One comparison.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct EqualityCase {
     /// The first layout.
@@ -61,13 +62,10 @@ struct EqualityCase {
     /// The second layout.
     right: SwizzledLayout,
     /// How the result is proved.
-    #[serde(skip_serializing_if = "Option::is_none")]
     proof: Option<Proof>,
     /// The first index where they differ. Absent if they are equal, or only their sizes differ.
-    #[serde(skip_serializing_if = "Option::is_none")]
     first_difference: Option<Difference>,
     /// Why the result is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     rejection: Option<Box<Rejection>>,
 }
 
@@ -94,9 +92,10 @@ pub(super) fn run(app: &App, args: &EqualArgs) -> Result<Status> {
             if shapes.is_empty() {
                 return Err(usage("the file names no shape").file(path.display()));
             }
-            let equal = match shapes.iter().any(|shape| shape.equal == Some(false)) {
-                true => Some(false),
-                false => shapes.iter().all(|shape| shape.equal.is_some()).then_some(true),
+            let equal = if shapes.iter().any(|shape| shape.equal == Some(false)) {
+                Some(false)
+            } else {
+                shapes.iter().all(|shape| shape.equal.is_some()).then_some(true)
             };
             (equal, None, shapes)
         }

@@ -93,15 +93,14 @@ pub(in crate::cli) enum ColorMeaning {
 }
 
 /// The result of `layout eval`.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Evaluation {
     /// The layout that is evaluated.
     layout: SwizzledLayout,
     /// The size of an element, if it was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     element_bytes: Option<ElementSize>,
     /// The swizzle of the offsets of such elements that the swizzle of byte addresses is.
-    #[serde(skip_serializing_if = "Option::is_none")]
     element_swizzle: Option<Swizzle>,
     /// Facts about it, below the swizzle. A swizzle changes neither size nor image size, and keeps
     /// it injective.
@@ -113,7 +112,6 @@ pub(super) struct Evaluation {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     at: Vec<CoordinateOffset>,
     /// The matrix of `--f2`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     f2: Option<F2Matrix>,
     /// The files that were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -208,9 +206,10 @@ fn facts_text(layout: &Layout, facts: &Properties, limit: LimitArgs) -> String {
     text += &line("tractable", yes(Some(facts.tractable)));
     text += &line(
         "coalesced",
-        match facts.coalesced {
-            true => "yes".to_owned(),
-            false => format!("no: {}", rgpu_layout::coalesce(layout).layout),
+        if facts.coalesced {
+            "yes".to_owned()
+        } else {
+            format!("no: {}", rgpu_layout::coalesce(layout).layout)
         },
     );
     if facts.filter_zeros != *layout {

@@ -25,9 +25,10 @@ fn check(path: &Path, new: &str) -> Result<()> {
         return overwrite::check(path, new.as_bytes());
     }
     let Some(old) = overwrite::head(path).filter(|old| !old.is_empty()) else { return Ok(()) };
-    match signature(&String::from_utf8_lossy(&old)) == signature(new) {
-        true => Ok(()),
-        false => Err(overwrite::refused(path, "the existing file is of another kind")),
+    if signature(&String::from_utf8_lossy(&old)) == signature(new) {
+        Ok(())
+    } else {
+        Err(overwrite::refused(path, "the existing file is of another kind"))
     }
 }
 

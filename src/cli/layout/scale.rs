@@ -68,6 +68,7 @@ pub(in crate::cli) struct ScaleArgs {
 }
 
 /// The result of `layout sf`.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ScaleResult {
     /// The layout from (row, k, batch) to bytes.
@@ -84,10 +85,8 @@ pub(super) struct ScaleResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     at: Vec<ScalePlace>,
     /// The details of `--prove`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<ScaleProof>,
     /// The comparison of `--file` with `--expect`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<BufferCheck>,
 }
 
@@ -192,9 +191,10 @@ fn text(result: &ScaleResult) -> String {
         text += &line("broadcast", format!("{} elements share a scale", details.broadcast));
         text += &line(
             "filter",
-            match details.filter_zeros_needed {
-                true => format!("needed before copying or inverting: {}", details.filtered),
-                false => "not needed".to_owned(),
+            if details.filter_zeros_needed {
+                format!("needed before copying or inverting: {}", details.filtered)
+            } else {
+                "not needed".to_owned()
             },
         );
     }

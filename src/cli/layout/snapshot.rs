@@ -92,9 +92,10 @@ pub(super) fn run(app: &App, args: &SnapshotArgs) -> Result<Status> {
         return Ok(0);
     };
     let path = save(path, &text, args.force)?;
-    match app.global.json {
-        true => app.print_json(&snapshot)?,
-        false => app.print(&format!("{} layouts: {path}\n", snapshot.layouts.len())),
+    if app.global.json {
+        app.print_json(&snapshot)?
+    } else {
+        app.print(&format!("{} layouts: {path}\n", snapshot.layouts.len()))
     }
     Ok(0)
 }

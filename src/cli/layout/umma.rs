@@ -182,15 +182,14 @@ pub(in crate::cli) enum Scale {
 }
 
 /// The result of `layout umma`.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub(super) struct UmmaResult {
     /// The bits in hexadecimal.
     bits: String,
     /// The fields of a matrix descriptor.
-    #[serde(skip_serializing_if = "Option::is_none")]
     matrix: Option<MatrixDescriptor>,
     /// The fields of an instruction descriptor.
-    #[serde(skip_serializing_if = "Option::is_none")]
     instruction: Option<InstructionDescriptor>,
 }
 

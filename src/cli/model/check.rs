@@ -41,12 +41,13 @@ pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
         }
     }
     for result in known::results() {
-        let problems = match result.agrees() {
-            true => Vec::new(),
-            false => vec![Problem {
+        let problems = if result.agrees() {
+            Vec::new()
+        } else {
+            vec![Problem {
                 place: result.source.to_owned(),
                 text: format!("is {:.4}, must be {}", result.computed, result.known),
-            }],
+            }]
         };
         checks.push(CheckedItem { subject: result.name.to_owned(), problems });
     }

@@ -66,9 +66,10 @@ pub(super) fn run(app: &App, args: &CollArgs) -> Result<Status> {
     let target = target(app, &args.gpu)?;
     let topology = topology(&target.gpu, args.topology.as_deref())?;
     if args.gpus < 2.0 || !topology.joins(args.gpus) {
-        let what = match args.gpus < 2.0 {
-            true => "a collective needs at least 2 GPUs".to_owned(),
-            false => format!("no network joins {} GPUs", args.gpus),
+        let what = if args.gpus < 2.0 {
+            "a collective needs at least 2 GPUs".to_owned()
+        } else {
+            format!("no network joins {} GPUs", args.gpus)
         };
         return Err(Failure::new(Exit::Usage, "usage", what)
             .hint("`network_gb_s` in a --topology file gives the network of one GPU"));

@@ -75,10 +75,8 @@ pub(super) fn other(args: &LlmArgs, path: &Path) -> Result<LlmArgs> {
         if gpu != args.gpu.gpu {
             args.gpu.calib = None;
         }
-        args.gpu.gpu = match gpu.ends_with(".toml") {
-            true => beside(gpu.into()).display().to_string(),
-            false => gpu,
-        };
+        args.gpu.gpu =
+            if gpu.ends_with(".toml") { beside(gpu.into()).display().to_string() } else { gpu };
     }
     args.gpu.calib = flags.calib.map(beside).or(args.gpu.calib);
     args.topology = flags.topology.map(beside).or(args.topology);

@@ -155,10 +155,11 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
             out: args.out.as_ref().map(|out| out.display().to_string()),
         })?;
     }
-    match is_empty {
-        true => Err(Failure::new(Exit::Artifact, "no_fit", "no kind has enough rows to fit")
-            .hint("add measured rows of this GPU: CSVs of `rgpu model import`, or runs")),
-        false => Ok(0),
+    if is_empty {
+        Err(Failure::new(Exit::Artifact, "no_fit", "no kind has enough rows to fit")
+            .hint("add measured rows of this GPU: CSVs of `rgpu model import`, or runs"))
+    } else {
+        Ok(0)
     }
 }
 

@@ -90,12 +90,11 @@ pub(super) fn calibration(path: &Path, id: &str) -> Result<Calibration> {
         let what = toml_error::short(&error.to_string());
         Failure::new(Exit::Config, "bad_calibration", what).file(path.display())
     })?;
-    match calibration.gpu == id {
-        true => Ok(calibration),
-        false => {
-            let what = format!("the calibration is of `{}`, not of `{id}`", calibration.gpu);
-            Err(Failure::new(Exit::Config, "bad_calibration", what).file(path.display()))
-        }
+    if calibration.gpu == id {
+        Ok(calibration)
+    } else {
+        let what = format!("the calibration is of `{}`, not of `{id}`", calibration.gpu);
+        Err(Failure::new(Exit::Config, "bad_calibration", what).file(path.display()))
     }
 }
 

@@ -107,9 +107,10 @@ pub(super) fn counts(typed: &str) -> std::result::Result<Counts, String> {
         at = if is_factor { at * by } else { at + by };
     }
     numbers.dedup();
-    match numbers.is_empty() {
-        true => Err(format!("`{typed}` has no number in it")),
-        false => Ok(Counts(numbers)),
+    if numbers.is_empty() {
+        Err(format!("`{typed}` has no number in it"))
+    } else {
+        Ok(Counts(numbers))
     }
 }
 

@@ -151,9 +151,6 @@ fn pair(typed: &str) -> std::result::Result<(f64, f64), String> {
 }
 
 /// The value of a flag that the kernel needs.
-///
-/// # Errors
-/// The flag was not given.
 fn required<T>(value: Option<T>, flag: &str, op: KernelName) -> Result<T> {
     value.ok_or_else(|| {
         let name = op.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
@@ -325,17 +322,21 @@ fn group_sizes(path: &Path) -> Result<Vec<Sizes>> {
         })
     });
     let groups: Vec<Sizes> = groups.collect::<Result<_>>()?;
-    match groups.is_empty() {
-        true => Err(Failure::new(Exit::Config, "bad_sizes", "the file has no line m,n,k")
-            .file(path.display())),
-        false => Ok(groups),
+    if groups.is_empty() {
+        Err(Failure::new(Exit::Config, "bad_sizes", "the file has no line m,n,k")
+            .file(path.display()))
+    } else {
+        Ok(groups)
     }
 }
 
 fn shares(args: &KernelArgs, target: &Target, us: f64) -> Result<Shares> {
-    let positive = |value: f64, flag: &str| match value.is_finite() && value > 0.0 {
-        true => Ok(value),
-        false => Err(Failure::new(Exit::Usage, "usage", format!("{flag} must be above 0"))),
+    let positive = |value: f64, flag: &str| {
+        if value.is_finite() && value > 0.0 {
+            Ok(value)
+        } else {
+            Err(Failure::new(Exit::Usage, "usage", format!("{flag} must be above 0")))
+        }
     };
     let measured_ns = positive(us, "--measured-us")? * 1e3;
     let bound = |target: &Target| {

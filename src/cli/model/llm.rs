@@ -265,20 +265,19 @@ fn predict(
             }
         }
     }
-    let suggestions = match args.suggest {
-        true => {
-            let concurrency = args.concurrency.0.first().copied().unwrap_or(1.0);
-            let load = Load {
-                input: args.isl,
-                output: args.osl,
-                concurrency,
-                prefill_gpus: args.prefill_gpus,
-            };
-            let gpus = args.tp.saturating_mul(args.pp);
-            let candidates = suggest(model, deployment, &load, gpus, &context);
-            candidates.into_iter().map(Into::into).collect()
-        }
-        false => Vec::new(),
+    let suggestions = if args.suggest {
+        let concurrency = args.concurrency.0.first().copied().unwrap_or(1.0);
+        let load = Load {
+            input: args.isl,
+            output: args.osl,
+            concurrency,
+            prefill_gpus: args.prefill_gpus,
+        };
+        let gpus = args.tp.saturating_mul(args.pp);
+        let candidates = suggest(model, deployment, &load, gpus, &context);
+        candidates.into_iter().map(Into::into).collect()
+    } else {
+        Vec::new()
     };
     if let (None, Some(error), false) = (&first, &refused, args.suggest) {
         return Err(impossible(error));

@@ -51,9 +51,10 @@ pub(super) fn write(
     atomic::write(path, page.as_bytes()).map_err(|error| {
         Failure::new(Exit::Disk, "disk", "cannot write").file(path.display()).cause(error)
     })?;
-    match app.global.json {
-        true => app.print_note(&format!("wrote {}", path.display())),
-        false => app.print(&format!("{}\n", path.display())),
+    if app.global.json {
+        app.print_note(&format!("wrote {}", path.display()))
+    } else {
+        app.print(&format!("{}\n", path.display()))
     }
     Ok(true)
 }

@@ -41,9 +41,10 @@ impl DateArgs {
 pub(super) fn rows(app: &App, sources: &[String], dates: &DateArgs) -> Result<Vec<Measurement>> {
     let mut rows = Vec::new();
     for source in sources {
-        match Path::new(source).is_file() {
-            true => rows.extend(of_csv(Path::new(source))?),
-            false => rows.extend(of_run(app, source)?),
+        if Path::new(source).is_file() {
+            rows.extend(of_csv(Path::new(source))?)
+        } else {
+            rows.extend(of_run(app, source)?)
         }
     }
     Ok(dates.select(rows))

@@ -12,9 +12,6 @@ use rgpu_model::error::{Exit, Failure, Result, nearest};
 use rgpu_run::config::{Config, Environment};
 
 /// The command line with the preset's flags inserted; unchanged if it names no preset.
-///
-/// # Errors
-/// The settings cannot be read, the preset is unknown, or a value cannot be a flag's.
 pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
     let Some(name) = preset_name(argv) else { return Ok(argv.to_vec()) };
     let cwd = std::env::current_dir().unwrap_or_default();

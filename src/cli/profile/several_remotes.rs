@@ -116,9 +116,10 @@ pub(in crate::cli) fn attach(
 
 /// The result of a run that had ended before.
 fn earlier_result(folder: RunFolder, record: RunRecord) -> Result<MemberResult> {
-    let profile = match folder.path().join("profile.json").is_file() {
-        true => Some(Box::new(open_profile::open_run(&folder)?.profile)),
-        false => None,
+    let profile = if folder.path().join("profile.json").is_file() {
+        Some(Box::new(open_profile::open_run(&folder)?.profile))
+    } else {
+        None
     };
     let status = record.exit.unwrap_or(Exit::Host as u8);
     let failure = folder.failure().map(|document| document.error);

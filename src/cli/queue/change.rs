@@ -65,13 +65,12 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
     let queue = super::open_existing(app)?;
     // Of a command that an entry runs.
     let own = queue.own_entry();
-    let ids: Vec<i64> = match args.entries.is_empty() {
-        false => args.entries.clone(),
-        true => {
-            let entries = queue.entries()?;
-            let active = entries.iter().filter(|entry| entry.state.is_active());
-            active.map(|entry| entry.id).filter(|id| Some(*id) != own).collect()
-        }
+    let ids: Vec<i64> = if args.entries.is_empty() {
+        let entries = queue.entries()?;
+        let active = entries.iter().filter(|entry| entry.state.is_active());
+        active.map(|entry| entry.id).filter(|id| Some(*id) != own).collect()
+    } else {
+        args.entries.clone()
     };
     if let Some(own) = own.filter(|own| ids.contains(own)) {
         let what = format!("entry {own} cannot wait for its own end");
@@ -94,9 +93,10 @@ pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
         }
     })?;
     show(app, &queue, ended.clone())?;
-    Ok(match ended.iter().all(|entry| entry.state == EntryState::Ok) {
-        true => 0,
-        false => Exit::Findings as u8,
+    Ok(if ended.iter().all(|entry| entry.state == EntryState::Ok) {
+        0
+    } else {
+        Exit::Findings as u8
     })
 }
 
@@ -177,9 +177,10 @@ pub(super) fn set_paused(app: &App, is_paused: bool) -> Result<Status> {
     let mut queue = super::open(app)?;
     queue.set_paused(is_paused)?;
     let document = QueueDocument::of(&queue, Vec::new())?;
-    match app.global.json {
-        true => app.print_json(&document)?,
-        false => app.print_note(&document.runner_text()),
+    if app.global.json {
+        app.print_json(&document)?
+    } else {
+        app.print_note(&document.runner_text())
     }
     Ok(0)
 }

@@ -126,9 +126,8 @@ pub(super) fn line(entry: &Entry) -> String {
 
 /// The entries that have to end before one: `12, 13 (any)`.
 pub(super) fn after_text(entry: &Entry) -> String {
-    let one = |after: &rgpu_work::queue::Dependency| match after.any {
-        true => format!("{} (any)", after.entry),
-        false => after.entry.to_string(),
+    let one = |after: &rgpu_work::queue::Dependency| {
+        if after.any { format!("{} (any)", after.entry) } else { after.entry.to_string() }
     };
     entry.after.iter().map(one).collect::<Vec<_>>().join(", ")
 }

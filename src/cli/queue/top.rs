@@ -37,9 +37,10 @@ pub(super) fn run(
     loop {
         let document = QueueDocument::of(&queue, args.list.select(&queue)?.0)?;
         if !shown.as_ref().is_some_and(|shown| shown.has_same_state(&document)) {
-            match app.global.json {
-                true => app.print_json(&document)?,
-                false => app.print(&format!("{}\n", table(app, document.entries()))),
+            if app.global.json {
+                app.print_json(&document)?
+            } else {
+                app.print(&format!("{}\n", table(app, document.entries())))
             }
         }
         if !document.entries().iter().any(|entry| entry.state.is_active()) {

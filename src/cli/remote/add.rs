@@ -438,24 +438,18 @@ fn no_scheme(args: &AddArgs, flag: &str) -> Failure {
         "--keychain" => format!("{flag} SERVICE"),
         _ => flag.to_owned(),
     };
-    match is_loopback {
-        true => {
-            let url = shell_word(format_args!("http://{at}"));
-            failure.hint(format!("rgpu remote add {name} {url} {option}"))
-        }
-        false => {
-            let url = shell_word(format_args!("https://{at}"));
-            failure
-                .hint(format!("behind a server with TLS: rgpu remote add {name} {url} {option}"))
-                .hint(format!("through `ssh -L 8790:127.0.0.1:8790 {host}`: http://127.0.0.1:8790"))
-        }
+    if is_loopback {
+        let url = shell_word(format_args!("http://{at}"));
+        failure.hint(format!("rgpu remote add {name} {url} {option}"))
+    } else {
+        let url = shell_word(format_args!("https://{at}"));
+        failure
+            .hint(format!("behind a server with TLS: rgpu remote add {name} {url} {option}"))
+            .hint(format!("through `ssh -L 8790:127.0.0.1:8790 {host}`: http://127.0.0.1:8790"))
     }
 }
 
 /// Applies the settings of workers and of platforms that speak the same protocol.
-///
-/// # Errors
-/// A variable's name is invalid.
 fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()> {
     let names = [
         ("--token-env", &args.token_env),

@@ -28,6 +28,7 @@ pub(in crate::cli) struct RemoteList {
 }
 
 /// A remote in the user's settings.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct RemoteLine {
     /// The remote's name.
@@ -37,13 +38,10 @@ struct RemoteLine {
     /// Whether it is the default remote.
     default: bool,
     /// Its price in US dollars per hour, if the user's settings have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     price_per_hour: Option<Price>,
     /// The state of a rented remote; only in `remote list`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     rental: Option<rental::RentalState>,
     /// Facts about the host, from the last connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<HostFacts>,
 }
 

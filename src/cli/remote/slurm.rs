@@ -90,9 +90,6 @@ impl SlurmArgs {
     }
 
     /// The address that the settings store for the cluster.
-    ///
-    /// # Errors
-    /// No login node is named, or its address is none of ssh.
     pub(super) fn address(&self, name: &str) -> Result<String> {
         let usage = |what: String| Failure::new(Exit::Usage, "usage", what);
         let hint = |login: &str| {
@@ -104,10 +101,11 @@ impl SlurmArgs {
             );
         };
         let host = login.strip_prefix("ssh://").unwrap_or(login);
-        match host.contains("://") {
-            true => Err(usage(format!("`--login {login}` is not an address of ssh"))
-                .hint(hint("ssh://user@login"))),
-            false => Ok(format!("slurm://{host}")),
+        if host.contains("://") {
+            Err(usage(format!("`--login {login}` is not an address of ssh"))
+                .hint(hint("ssh://user@login")))
+        } else {
+            Ok(format!("slurm://{host}"))
         }
     }
 

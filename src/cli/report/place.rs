@@ -53,9 +53,10 @@ pub(super) fn write_report(
         })?;
     }
     let written: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    match app.global.json {
-        true => app.print_json(&serde_json::json!({ "written": written }))?,
-        false => written.iter().for_each(|path| app.print(&format!("{path}\n"))),
+    if app.global.json {
+        app.print_json(&serde_json::json!({ "written": written }))?
+    } else {
+        written.iter().for_each(|path| app.print(&format!("{path}\n")))
     }
     match (paths.first(), documents.into_iter().next()) {
         (Some(trace), Some(document)) if args.open && report.id == "perfetto" => {

@@ -28,18 +28,16 @@ pub(in crate::cli) struct RunList {
 }
 
 /// A run in the list: its `run.json`, and what its result says.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct ListedRun {
     #[serde(flatten)]
     record: RunRecord,
     /// Median time of the default case in nanoseconds. Absent without a time of a GPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
     median_ns: Option<f64>,
     /// The GPU's name. Absent if none was used.
-    #[serde(skip_serializing_if = "Option::is_none")]
     gpu: Option<String>,
     /// What limits the kernel with the most time, or the verdict of a comparison.
-    #[serde(skip_serializing_if = "Option::is_none")]
     verdict: Option<String>,
 }
 
@@ -112,10 +110,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         };
         let away =
             matches!(r.state, RunState::Detached | RunState::Running | RunState::NeverSubmitted);
-        let reason = match args.failed {
-            true => reason(&folder).unwrap_or_default(),
-            false => String::new(),
-        };
+        let reason = if args.failed { reason(&folder).unwrap_or_default() } else { String::new() };
         table.add_row([
             r.id,
             reason,

@@ -19,9 +19,6 @@ pub(super) struct Violation {
 }
 
 /// Everything in `document` that violates `schema`.
-///
-/// # Errors
-/// A keyword of the schema that is not supported.
 pub(super) fn violations(schema: &Value, document: &Value) -> Result<Vec<Violation>, String> {
     let mut check = Validator { root: schema, violations: Vec::new() };
     check.value(schema, document, "")?;

@@ -163,9 +163,10 @@ impl App {
 
     /// The hint on how to get nvdisasm. A script has to pass `--yes`.
     pub(in crate::cli) fn setup_nvdisasm(&self) -> &'static str {
-        match self.is_attended() {
-            true => "`rgpu setup nvdisasm` fetches it (5 MB)",
-            false => "`rgpu setup nvdisasm --yes` fetches it (5 MB)",
+        if self.is_attended() {
+            "`rgpu setup nvdisasm` fetches it (5 MB)"
+        } else {
+            "`rgpu setup nvdisasm --yes` fetches it (5 MB)"
         }
     }
 

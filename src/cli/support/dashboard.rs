@@ -7,9 +7,6 @@ use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_remote::RemoteSpec;
 
 /// The project, its runs, and the hosts of the user's settings.
-///
-/// # Errors
-/// The path of rgpu itself is unknown.
 pub(in crate::cli) fn context(app: &App) -> Result<DashboardContext> {
     let program = std::env::current_exe().map_err(|e| {
         Failure::new(Exit::Config, "no_program", "the path of rgpu itself is unknown").cause(e)

@@ -25,9 +25,6 @@ impl NewConsent {
 
 /// Makes sure that a DSL's wheels may be fetched to this remote: by `--yes` or by an earlier
 /// answer. The result is `None` if it was an earlier one.
-///
-/// # Errors
-/// The user refuses, or cannot be asked.
 pub(in crate::cli) fn require_wheel_consent(
     app: &App,
     spec: &RemoteSpec,
@@ -59,9 +56,6 @@ pub(in crate::cli) fn require_wheel_consent(
 
 /// Makes sure that nvcc's wheels may be fetched, after `failure` said that there is no compiler.
 /// `device`: only device code is compiled.
-///
-/// # Errors
-/// `failure` with new hints, if the user refuses or cannot be asked.
 pub(in crate::cli) fn require_nvcc_consent(
     app: &App,
     spec: &RemoteSpec,

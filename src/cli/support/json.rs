@@ -8,9 +8,6 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
 /// The document as text, with a newline at the end.
-///
-/// # Errors
-/// JSON cannot express the value.
 pub(in crate::cli) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     let mut text = Vec::with_capacity(1 << 14);
     append(&mut text, value, 0)?;
@@ -20,9 +17,6 @@ pub(in crate::cli) fn pretty(value: &impl Serialize) -> serde_json::Result<Strin
 }
 
 /// Appends a value at this depth of a document.
-///
-/// # Errors
-/// JSON cannot express the value.
 pub(in crate::cli) fn append(
     text: &mut Vec<u8>,
     value: &impl Serialize,

@@ -71,9 +71,10 @@ pub(in crate::cli) fn hinted(failure: Failure, what: &str) -> Failure {
         .filter_map(|similar| siblings.iter().find(|(sibling, _)| sibling == similar))
         .map(|(_, path)| format!("`{}`", path.display()))
         .collect();
-    match similar.is_empty() {
-        true => failure,
-        false => failure.hint(format!("did you mean {}?", similar.join(", "))),
+    if similar.is_empty() {
+        failure
+    } else {
+        failure.hint(format!("did you mean {}?", similar.join(", ")))
     }
 }
 

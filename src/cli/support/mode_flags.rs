@@ -8,9 +8,6 @@ use rgpu_plan::kernel::{FlagGroup, ProfileMode};
 type ModeFlag = (&'static str, FlagGroup);
 
 /// Refuses flags of modes where nothing is profiled.
-///
-/// # Errors
-/// A usage error that names the first such flag.
 pub(in crate::cli) fn refuse_mode_flags(args: &ProfileArgs) -> Result<()> {
     match given(args).first() {
         Some((flag, group)) => {
@@ -65,9 +62,6 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
 }
 
 /// Checks every flag against the mode and the target.
-///
-/// # Errors
-/// A usage error that names the flag and the modes it belongs to.
 pub(in crate::cli) fn check(args: &ProfileArgs, mode: ProfileMode) -> Result<()> {
     let given = given(args);
     let misplaced = given.iter().find(|(_, group)| !mode.info().flags.contains(group));

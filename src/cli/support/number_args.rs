@@ -7,9 +7,10 @@ pub(in crate::cli) fn fraction(text: &str) -> Result<f64, String> {
         None => (text, 1.0),
     };
     let value = number.parse::<f64>().map_err(|_| "write 1% or 0.01".to_owned())? * scale;
-    match value > 0.0 && value < 1.0 {
-        true => Ok(value),
-        false => Err("it must lie above 0 and below 100 %; write 1% or 0.01".to_owned()),
+    if value > 0.0 && value < 1.0 {
+        Ok(value)
+    } else {
+        Err("it must lie above 0 and below 100 %; write 1% or 0.01".to_owned())
     }
 }
 

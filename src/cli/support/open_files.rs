@@ -15,9 +15,6 @@ const HINT: &str =
     "`ulimit -n` shows how many files a process may open here; `ulimit -n 1024` raises that";
 
 /// Checks that enough files may be open.
-///
-/// # Errors
-/// The limit is too low.
 pub(in crate::cli) fn check_open_file_limit() -> Result<()> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < MIN_OPEN_FILES => Err(too_few(limit)),

@@ -157,9 +157,10 @@ fn no_profile(folder: &RunFolder) -> Failure {
         ));
     }
     let title = folder.record().map(|record| record.title).unwrap_or_default();
-    let message = match title.starts_with("build ") {
-        true => "this run is a build, and has no profile",
-        false => "this run has no profile",
+    let message = if title.starts_with("build ") {
+        "this run is a build, and has no profile"
+    } else {
+        "this run has no profile"
     };
     let failure = Failure::new(Exit::Artifact, "no_profile", message)
         .hint(format!("`rgpu runs show {}` shows its state", shell_word(folder.path().display())));

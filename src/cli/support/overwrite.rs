@@ -32,9 +32,6 @@ enum FileContent {
 }
 
 /// Refuses to overwrite a file that holds something else.
-///
-/// # Errors
-/// A usage error that names `--force`.
 pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
     // A missing file is no loss, and an unreadable one fails when it is written.
     let Some(old) = head(path) else { return Ok(()) };
@@ -88,15 +85,19 @@ fn content(head: &[u8]) -> FileContent {
         // line.
         text if text.starts_with('\n') && text.contains('\0') => FileContent::Trace,
         text if first_chars == "<!doctype" || first_chars.starts_with("<html") => {
-            match text.contains("name=\"generator\" content=\"rgpu ") {
-                true => FileContent::Page,
-                false => FileContent::Foreign,
+            if text.contains("name=\"generator\" content=\"rgpu ") {
+                FileContent::Page
+            } else {
+                FileContent::Foreign
             }
         }
-        text if first_chars.starts_with(['{', '[']) => match text.contains("\"schema\": \"rgpu.") {
-            true => FileContent::Document,
-            false => FileContent::Foreign,
-        },
+        text if first_chars.starts_with(['{', '[']) => {
+            if text.contains("\"schema\": \"rgpu.") {
+                FileContent::Document
+            } else {
+                FileContent::Foreign
+            }
+        }
         text if text.contains('\0') || first_chars.starts_with("#!") => FileContent::Foreign,
         _ => FileContent::Text,
     }

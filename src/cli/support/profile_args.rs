@@ -159,9 +159,10 @@ pub(in crate::cli) fn nodes() -> impl TypedValueParser<Value = u32> {
 /// Parses `n=256..8192:x2` or `dtype=f16,bf16`.
 fn sweep(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, values) = text.split_once('=').ok_or("write NAME=VALUES, e.g. n=256..8192:x2")?;
-    match is_identifier(name) {
-        true => Ok((name.to_owned(), sweep_values(values)?)),
-        false => Err(format!("`{name}` is not a variable name")),
+    if is_identifier(name) {
+        Ok((name.to_owned(), sweep_values(values)?))
+    } else {
+        Err(format!("`{name}` is not a variable name"))
     }
 }
 

@@ -37,9 +37,6 @@ pub(in crate::cli) struct ProfileCommand {
 }
 
 /// Resolves the command line.
-///
-/// # Errors
-/// Unknown kernels, wrong sizes, options that cannot be parsed.
 pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     match (&args.kernel, args.program.is_empty()) {
         (Some(name), _) => kernel(app, args, name),
@@ -139,9 +136,6 @@ pub(super) fn file_name(path: &str) -> String {
 }
 
 /// The profile of an already made program.
-///
-/// # Errors
-/// Options that cannot be parsed, or that the mode would ignore.
 pub(in crate::cli) fn of_program(
     app: &App,
     args: &ProfileArgs,
@@ -161,10 +155,11 @@ pub(in crate::cli) fn of_program(
 }
 
 fn needs_no_kernel(mode: ProfileMode) -> Result<()> {
-    match mode.info().needs_kernel {
-        true => Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
-            .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer, nvtx or torch")),
-        false => Ok(()),
+    if mode.info().needs_kernel {
+        Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
+            .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer, nvtx or torch"))
+    } else {
+        Ok(())
     }
 }
 
@@ -312,9 +307,6 @@ fn gpu_selection(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Resu
 }
 
 /// On how many nodes of a cluster the program is started.
-///
-/// # Errors
-/// The target or another flag concerns one node only.
 fn node_count(args: &ProfileArgs, target: &Target) -> Result<u32> {
     let nodes = args.nodes.unwrap_or(1);
     let refused = |what: &str| Err(Failure::new(Exit::Usage, "usage", what));

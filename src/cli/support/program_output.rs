@@ -62,10 +62,11 @@ impl OutputQueue {
     /// the size of the queue.
     fn push(&self, piece: QueuedPiece) -> u64 {
         let mut pieces = self.pieces();
-        let last = match pieces.len() < MAX_QUEUED_PIECES {
-            true => pieces.back_mut().filter(|last| last.is_continued_by(&piece)),
+        let last = if pieces.len() < MAX_QUEUED_PIECES {
+            pieces.back_mut().filter(|last| last.is_continued_by(&piece))
+        } else {
             // Every stream has a piece near the end, so this is a short search.
-            false => pieces.iter_mut().rev().find(|earlier| earlier.is_continued_by(&piece)),
+            pieces.iter_mut().rev().find(|earlier| earlier.is_continued_by(&piece))
         };
         if let (
             Some(QueuedPiece::Output { len, .. }),
@@ -190,9 +191,10 @@ impl ProgramOutput {
     /// Queues output of the program. Never waits.
     pub(in crate::cli) fn write(&self, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
         let len = bytes.len() as u64;
-        let bytes = match *self.queued_bytes.borrow() + len <= MAX_QUEUED_BYTES {
-            true => PieceBytes::InMemory(bytes.to_owned()),
-            false => PieceBytes::InLog { path: recorded.path.to_owned(), offset: recorded.offset },
+        let bytes = if *self.queued_bytes.borrow() + len <= MAX_QUEUED_BYTES {
+            PieceBytes::InMemory(bytes.to_owned())
+        } else {
+            PieceBytes::InLog { path: recorded.path.to_owned(), offset: recorded.offset }
         };
         self.send(QueuedPiece::Output { stream, len, bytes });
     }

@@ -104,9 +104,10 @@ impl ProgressRow {
         quiet: bool,
         remotes: impl Iterator<Item = &'a str> + Clone,
     ) -> Vec<Self> {
-        let all = MultiProgress::with_draw_target(match quiet || !terminal.stderr_tty {
-            true => ProgressDrawTarget::hidden(),
-            false => ProgressDrawTarget::stderr_with_hz(12),
+        let all = MultiProgress::with_draw_target(if quiet || !terminal.stderr_tty {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr_with_hz(12)
         });
         let width = remotes.clone().map(|remote| remote.chars().count()).max().unwrap_or(0);
         remotes
@@ -358,9 +359,12 @@ impl Progress {
     /// Prints output above the bar.
     fn print_beside(&self, bytes: &[u8]) {
         let is_shown = self.terminal.stderr_tty && self.live != LiveOutput::Raw;
-        self.bar.suspend(|| match is_shown {
-            true => write_stderr_unchanged(escape_but_colors(bytes).as_bytes()),
-            false => write_stderr_unchanged(bytes),
+        self.bar.suspend(|| {
+            if is_shown {
+                write_stderr_unchanged(escape_but_colors(bytes).as_bytes())
+            } else {
+                write_stderr_unchanged(bytes)
+            }
         });
     }
 
@@ -376,9 +380,10 @@ impl Progress {
     fn settle_compiler_output(&mut self, record: &RungRecord) -> bool {
         let is_told = CODES_IN_FAILURE.contains(&record.code.as_str());
         let in_failure = is_told && self.compiler_output.is_some();
-        match in_failure {
-            true => self.compiler_output = None,
-            false => self.show_compiler(),
+        if in_failure {
+            self.compiler_output = None
+        } else {
+            self.show_compiler()
         }
         in_failure
     }
@@ -503,9 +508,10 @@ impl Reporter for Progress {
                 } else {
                     "asking the host for its GPUs and tools"
                 };
-                match std::mem::replace(&mut self.has_asked, true) {
-                    false => self.set_phase(text),
-                    true => self.bar.set_message(text),
+                if std::mem::replace(&mut self.has_asked, true) {
+                    self.bar.set_message(text)
+                } else {
+                    self.set_phase(text)
                 }
             }
             RunEvent::Compiling { what } => self.set_phase(&format!("compiling {what}")),

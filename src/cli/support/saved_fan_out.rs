@@ -79,10 +79,7 @@ pub(in crate::cli) fn run_folders(
 ) -> Result<Vec<RunFolder>> {
     let of = |name: &&str| {
         let inner = folder.path().join(remote_suffix(name));
-        match inner.is_dir() {
-            true => RunFolder::open(&inner),
-            false => app.runs().find(&record.id_on(name)),
-        }
+        if inner.is_dir() { RunFolder::open(&inner) } else { app.runs().find(&record.id_on(name)) }
     };
     Ok(remote_names(&record.remote)?.iter().map(of).collect::<Result<_, _>>()?)
 }

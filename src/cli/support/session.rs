@@ -198,9 +198,6 @@ const FIRST_LOSS_INTERVAL: Duration = Duration::from_secs(10);
 
 impl RemoteSession {
     /// Asks the host for its facts and saves them in `cache`.
-    ///
-    /// # Errors
-    /// The link fails, or the user cancels.
     pub(in crate::cli) async fn ask_facts(
         &mut self,
         cache: &FactsCache,
@@ -211,9 +208,6 @@ impl RemoteSession {
     }
 
     /// Runs `work` on the link, then closes the connection.
-    ///
-    /// # Errors
-    /// The errors of `work`, or the user cancels.
     pub(in crate::cli) async fn run_and_close<T>(
         self,
         work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
@@ -235,9 +229,6 @@ impl RemoteSession {
     }
 
     /// Waits until the program's output is written, or until the user cancels.
-    ///
-    /// # Errors
-    /// The user cancelled.
     pub(in crate::cli) async fn wait_for_output(&mut self) -> Result<()> {
         let Some(program_output) = &self.program_output else { return Ok(()) };
         let cancels_seen = self.cancel.handled_count();
@@ -276,9 +267,10 @@ impl<'a> OutputOptions<'a> {
         events: Option<&'a str>,
         accept_new: bool,
     ) -> Self {
-        let live = match app.global.quiet || app.global.json {
-            true => LiveOutput::Hidden,
-            false => LiveOutput::Stderr,
+        let live = if app.global.quiet || app.global.json {
+            LiveOutput::Hidden
+        } else {
+            LiveOutput::Stderr
         };
         Self { live, events, accept_new, run: "", row: None, host: HostRequest::default() }
     }

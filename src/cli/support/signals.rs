@@ -34,9 +34,6 @@ static LISTENERS: Mutex<Vec<Canceller>> = Mutex::new(Vec::new());
 static STARTED: OnceLock<std::result::Result<(), Failure>> = OnceLock::new();
 
 /// From now on signals ask `canceller` to stop.
-///
-/// # Errors
-/// Signals cannot be handled.
 pub(in crate::cli) fn listen(canceller: Canceller) -> Result<()> {
     STARTED.get_or_init(start).clone()?;
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,9 +20,6 @@ pub(in crate::cli) fn is_known(app: &App, record: &RunRecord) -> bool {
 }
 
 /// Refuses a run that was not started here, unless the user agreed (`--yes`).
-///
-/// # Errors
-/// It was not started here.
 pub(in crate::cli) fn check(app: &App, record: &RunRecord, agreed: bool) -> Result<()> {
     if is_known(app, record) {
         return Ok(());

@@ -39,9 +39,10 @@ pub(in crate::cli) struct Reindexed {
 pub(in crate::cli) fn reindex(app: &App) -> Result<Status> {
     let mut index = RunIndex::open(&app.config.project, &app.state_ids_file())?;
     let (suites, times) = index.rebuild(&app.runs())?;
-    match app.global.json {
-        true => app.print_json(&Reindexed { schema: "rgpu.reindexed/1", suites, times })?,
-        false => app.print(&format!("{suites} suites with {times} times\n")),
+    if app.global.json {
+        app.print_json(&Reindexed { schema: "rgpu.reindexed/1", suites, times })?
+    } else {
+        app.print(&format!("{suites} suites with {times} times\n"))
     }
     Ok(0)
 }

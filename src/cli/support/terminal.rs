@@ -131,9 +131,6 @@ pub(in crate::cli) fn record_write_error(error: &std::io::Error) {
 }
 
 /// Checks that everything was written to stdout.
-///
-/// # Errors
-/// A write failed, for example because the disk is full.
 pub(in crate::cli) fn check_output_written() -> Result<(), Failure> {
     match WRITE_ERROR.get() {
         None => Ok(()),

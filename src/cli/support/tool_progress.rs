@@ -170,10 +170,8 @@ fn read_status(line: &str) -> Option<ToolStatus> {
     let (before, _) = line.rsplit_once('%')?;
     let digits = before.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
     let percent: u64 = before.get(digits..)?.parse().ok()?;
-    let text = match line.starts_with("Processing") {
-        true => "export the timeline",
-        false => "make the report",
-    };
+    let text =
+        if line.starts_with("Processing") { "export the timeline" } else { "make the report" };
     Some(ToolStatus { text: text.to_owned(), done: Some((percent.min(100), 100)) })
 }
 

@@ -167,10 +167,7 @@ fn unquote(quoted: &str) -> Option<(String, usize)> {
 /// Parses a number as these tools print it, with optional commas between thousands.
 pub fn number(cell: &str) -> Option<f64> {
     let cell = cell.trim();
-    let plain = match cell.contains(',') {
-        false => return cell.parse().ok(),
-        true => cell,
-    };
+    let plain = if cell.contains(',') { cell } else { return cell.parse().ok() };
     let (sign, digits) = plain.strip_prefix('-').map_or(("", plain), |rest| ("-", rest));
     let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let mut groups = integer.split(',');

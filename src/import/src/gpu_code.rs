@@ -43,9 +43,10 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
     let section = cubin.code.binary_search_by_key(&kernel.section_index, |c| c.index);
     let code = section.ok().map(|at| cubin.code[at].code(file)).unwrap_or_default();
     let read = sass::is_read(cubin.sm.number);
-    let found = match read {
-        true => sass::summarize_code(code, cubin.sm.number),
-        false => CodeSummary { bytes: code.len(), shape: code.to_vec(), ..CodeSummary::default() },
+    let found = if read {
+        sass::summarize_code(code, cubin.sm.number)
+    } else {
+        CodeSummary { bytes: code.len(), shape: code.to_vec(), ..CodeSummary::default() }
     };
     let mix = &found.mix;
     let mut classes = CountsByName::new();
@@ -115,20 +116,20 @@ pub fn listing(
     let table = shown.lines.then(|| lines(file, Table::Source).ok()).flatten();
     let mut text = String::new();
     let read = sass::is_read(cubin.sm.number);
-    let _ = match read {
-        true => writeln!(text, "// {}, without operands; nvdisasm prints them", cubin.sm),
-        false => {
-            writeln!(text, "// {}, raw words only; nvdisasm of CUDA 12 decodes them", cubin.sm)
-        }
+    let _ = if read {
+        writeln!(text, "// {}, without operands; nvdisasm prints them", cubin.sm)
+    } else {
+        writeln!(text, "// {}, raw words only; nvdisasm of CUDA 12 decodes them", cubin.sm)
     };
     for section in cubin.code.iter().filter(|s| wanted(s)) {
         let code = instructions(section, file);
         let names: BTreeMap<u64, &str> =
             section.functions.iter().map(|f| (f.offset, f.name.as_str())).collect();
         let columns = Columns { control: shown.control, bits: true };
-        let body = match read {
-            true => sass::listing(&code, cubin.sm.number, columns, &names),
-            false => bits(section.code(file), &names),
+        let body = if read {
+            sass::listing(&code, cubin.sm.number, columns, &names)
+        } else {
+            bits(section.code(file), &names)
         };
         let _ = writeln!(text, "\n\t.section\t.text.{}", section.name);
         if let Some(name) = demangle(&section.name) {

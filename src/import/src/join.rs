@@ -181,11 +181,10 @@ fn match_ranks(joined: &mut JoinedRanks) -> Vec<Gap> {
     gaps.extend(different.map(|text| Gap { code: "ranks_differ".to_owned(), text }));
     if joined.ranks.len() > 1 && joined.collectives.is_empty() {
         let mut calls = joined.ranks.iter().flat_map(|rank| &rank.collectives);
-        let text = match calls.any(|call| !call.operation.is_point_to_point()) {
-            true => {
-                "no collective of NCCL is on all ranks of its group: ranks are compared by their own times"
-            }
-            false => "no collectives of NCCL were recorded: ranks are compared by their own times",
+        let text = if calls.any(|call| !call.operation.is_point_to_point()) {
+            "no collective of NCCL is on all ranks of its group: ranks are compared by their own times"
+        } else {
+            "no collectives of NCCL were recorded: ranks are compared by their own times"
         };
         gaps.push(Gap { code: "no_collectives".to_owned(), text: text.to_owned() });
     }

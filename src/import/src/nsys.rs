@@ -80,10 +80,7 @@ pub(super) const CAPTURE_IMPORTER: Importer = Importer {
 fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     let native = import_report_as(&source.bytes()?, source);
     let path = source.path.with_extension("sqlite");
-    let export = match path.is_file() {
-        true => import_export(&path, source).ok(),
-        false => None,
-    };
+    let export = if path.is_file() { import_export(&path, source).ok() } else { None };
     let (native, mut export) = match (native, export) {
         (Ok(native), None) => return Ok(as_asked(native, source)),
         (Err(cause), None) => return Err(source.broken(cause)),
@@ -125,9 +122,6 @@ pub const NO_GPU_ROWS: &str = "no_gpu_rows";
 pub(super) const MAX_LAUNCHES: usize = 10_000;
 
 /// Imports an export; `from` is its path in the run folder.
-///
-/// # Errors
-/// [`NsysSqliteError`] for another file, or a damaged one.
 pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteError> {
     import_export(path, &Source::new(path, from))
 }
@@ -169,9 +163,6 @@ fn tables(file: &NsysSqlite, from: &str) -> Vec<Gap> {
 }
 
 /// Imports a report; `from` is its path in the run folder.
-///
-/// # Errors
-/// [`NsysRepError`] for another file, a damaged one, or one of an unknown build.
 pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError> {
     import_report_as(bytes, &Source::new(Path::new(from), from))
 }

@@ -119,18 +119,12 @@ impl<'a> Source<'a> {
     }
 
     /// Reads the whole file.
-    ///
-    /// # Errors
-    /// [`ImportError::Read`] or [`ImportError::TooLarge`].
     pub fn bytes(&self) -> Result<Vec<u8>, ImportError> {
         self.size()?;
         std::fs::read(self.path).map_err(|cause| self.unreadable(cause))
     }
 
     /// Reads the first bytes, which tell the kind of file.
-    ///
-    /// # Errors
-    /// [`ImportError::Read`] or [`ImportError::TooLarge`].
     pub fn head(&self) -> Result<Vec<u8>, ImportError> {
         self.size()?;
         let mut head = Vec::new();
@@ -141,9 +135,6 @@ impl<'a> Source<'a> {
     }
 
     /// The file's size in bytes, checked against the limit.
-    ///
-    /// # Errors
-    /// [`ImportError::Read`] or [`ImportError::TooLarge`].
     pub fn size(&self) -> Result<u64, ImportError> {
         let bytes = std::fs::metadata(self.path).map_err(|cause| self.unreadable(cause))?.len();
         if bytes > self.max_bytes {

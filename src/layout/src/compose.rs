@@ -86,10 +86,11 @@ fn composed(b: &Layout, leaves: usize, pieces: &[Piece]) -> Result<Layout, Layou
         _ => refined(b, pieces),
     };
     let reach = pieces.iter().map(|piece| (piece.extent - 1) * piece.outer);
-    let (low, high) = reach.fold((0, 0), |(low, high), reach| match reach < 0 {
-        true => (low + reach, high),
-        false => (low, high + reach),
-    });
+    let (low, high) =
+        reach.fold(
+            (0, 0),
+            |(low, high), reach| if reach < 0 { (low + reach, high) } else { (low, high + reach) },
+        );
     Ok(Layout::known(tree, b.size(), low, high))
 }
 

@@ -25,10 +25,7 @@ impl ElementSize {
     /// # Errors
     /// If it is not from 1 to 16.
     pub fn from_bytes(bytes: i64) -> Result<Self, ElementSizeError> {
-        match (1..=16).contains(&bytes) {
-            true => Ok(Self { bits: 8 * bytes }),
-            false => Err(ElementSizeError),
-        }
+        if (1..=16).contains(&bytes) { Ok(Self { bits: 8 * bytes }) } else { Err(ElementSizeError) }
     }
 
     /// The size in bits.

@@ -104,9 +104,10 @@ fn downcast(layout: &Layout, count: i64) -> Result<ProvenLayout, Box<Rejection>>
         })
     };
     let tree = layout.tree().map(&mut |mode| {
-        Tree::Leaf(match unit(&mode) {
-            true => Mode::new(times(mode.extent), 1),
-            false => Mode::new(mode.extent, times(mode.stride)),
+        Tree::Leaf(if unit(&mode) {
+            Mode::new(times(mode.extent), 1)
+        } else {
+            Mode::new(mode.extent, times(mode.stride))
         })
     });
     if !fits {

@@ -25,6 +25,7 @@ pub(super) struct Action {
 }
 
 /// What a command printed.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CommandResult")]
 pub(super) struct McpCommandResult {
@@ -35,10 +36,8 @@ pub(super) struct McpCommandResult {
     /// `done`, or `running`: the same call again waits for its end.
     state: String,
     /// The exit status; 1: something was found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     exit: Option<i32>,
     /// The document that the command printed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     document: Option<Value>,
     /// The end of its messages, without those that the document has.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -184,9 +183,6 @@ fn new_lines(messages: &str, document: Option<&Value>) -> String {
 
 /// Asks the running commands of a kind, which this server started, to stop, and waits for their end. What
 /// is left to do is in `next`.
-///
-/// # Errors
-/// None runs.
 pub(super) async fn stop(call: &Call, argv: [&str; 2], wait_s: Option<u64>) -> Result<Answer> {
     let limit = wait(wait_s)?;
     let command = format!("rgpu {}", argv.join(" "));

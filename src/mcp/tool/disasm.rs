@@ -77,6 +77,7 @@ impl View {
 }
 
 /// A part of the code.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 struct CodeResult {
     /// Name and version of this schema: `rgpu.mcp-code/1`.
@@ -85,28 +86,22 @@ struct CodeResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kernels: Vec<KernelLine>,
     /// The kernel whose code is listed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     kernel: Option<String>,
     /// The lines of the listing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lines: Vec<String>,
     /// The number of the first line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     first_line: Option<usize>,
     /// How many lines there are in all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     all_lines: Option<usize>,
     /// Where to go on, as `first_line`; absent at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     next_line: Option<usize>,
     /// Instructions by class, for the view mix.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     classes: BTreeMap<String, u64>,
     /// What changed, for `diff_with`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     diff: Option<Value>,
     /// What the listing lacks, and how to get it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// Parts that could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

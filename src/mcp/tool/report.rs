@@ -84,6 +84,7 @@ enum Part {
 }
 
 /// A part of a result.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct ReportResult {
     /// Name and version of this schema: `rgpu.mcp-report/1`.
@@ -95,15 +96,13 @@ struct ReportResult {
     /// The rung that was reached: what the tools could see.
     rung: String,
     /// The GPU's name, e.g. `NVIDIA H200`.
+    #[serialize_always]
     device: Option<String>,
     /// The summary, as text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     summary: Option<String>,
     /// The launch whose metrics are shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     launch: Option<String>,
     /// Why there are no items.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     absent: Option<String>,
     /// The items of the part; each is an object.
     items: Vec<Value>,
@@ -113,7 +112,6 @@ struct ReportResult {
     /// How many there are in all.
     all: usize,
     /// Where to go on, as `offset`; absent at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
     /// What was left out to stay short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -136,10 +134,7 @@ async fn run(call: Call) -> Result<Answer> {
         let Ok(folder) = Runs::new(&context.runs).find_result(&of) else { return Ok(None) };
         let Ok(bytes) = folder.read("profile.json") else { return Ok(None) };
         let profile = rgpu_run::saved_json::from_slice(&bytes).map_err(|e| unreadable(&e))?;
-        let hot_spots = match wants_spots {
-            true => folder.read("hotspots.json").ok(),
-            false => None,
-        };
+        let hot_spots = if wants_spots { folder.read("hotspots.json").ok() } else { None };
         let hot_spots = hot_spots.and_then(|bytes| rgpu_run::saved_json::from_slice(&bytes).ok());
         let of = folder.record().map_or(of, |record| record.id);
         Ok(Some(OpenedResult { of, profile, hot_spots }))
@@ -159,14 +154,13 @@ async fn run(call: Call) -> Result<Answer> {
                 return Err(no_single_run(&arguments.of, id.await?.as_deref(), &document));
             }
             let profile = serde_json::from_value(document).map_err(|e| unreadable(&e))?;
-            let hot_spots = match wants_spots {
-                true => {
-                    let mut line = CommandLine::new(["disasm", &arguments.of]);
-                    line.arg("--hot");
-                    let document = call.document(line).await?;
-                    Some(serde_json::from_value(document).map_err(|e| unreadable(&e))?)
-                }
-                false => None,
+            let hot_spots = if wants_spots {
+                let mut line = CommandLine::new(["disasm", &arguments.of]);
+                line.arg("--hot");
+                let document = call.document(line).await?;
+                Some(serde_json::from_value(document).map_err(|e| unreadable(&e))?)
+            } else {
+                None
             };
             OpenedResult { of: arguments.of.clone(), profile, hot_spots }
         }

@@ -96,6 +96,7 @@ struct RunsResult {
 }
 
 /// A run.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 struct RunLine {
     /// Its id, which the other tools take as RUN.
@@ -109,10 +110,8 @@ struct RunLine {
     /// When it began, UTC.
     started: String,
     /// Seconds on the wall clock; absent while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
     /// The exit status of its command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     exit: Option<u8>,
 }
 

@@ -79,9 +79,6 @@ impl Folder {
     }
 
     /// As [`Folder::open`]; creates the folder and those above it if needed.
-    ///
-    /// # Errors
-    /// As [`Folder::open`].
     pub fn create(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
         Self::open(path)
@@ -89,9 +86,6 @@ impl Folder {
 
     /// The folder's inode, and its time of birth if the file system keeps it: together no other
     /// folder of this file system has them, not even a later one.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn identity(&self) -> io::Result<(u64, Option<SystemTime>)> {
         let about = File::from(self.handle.try_clone()?).metadata()?;
         Ok((about.ino(), about.created().ok()))
@@ -103,30 +97,22 @@ impl Folder {
     }
 
     /// Opens a folder below this one.
-    ///
-    /// # Errors
-    /// I/O errors, a [`LinkError`].
     pub fn folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = self.inner(path.as_ref());
-        let handle = match path.as_os_str().is_empty() {
-            true => self.handle.try_clone()?,
-            false => self.open_with(path, folder_flags(), Mode::empty())?,
+        let handle = if path.as_os_str().is_empty() {
+            self.handle.try_clone()?
+        } else {
+            self.open_with(path, folder_flags(), Mode::empty())?
         };
         Ok(Self { handle: Arc::new(handle), path: self.path.join(path) })
     }
 
     /// Opens a folder below this one, and creates it and those above it if needed.
-    ///
-    /// # Errors
-    /// As [`Folder::folder`].
     pub fn make_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         self.make_folder_with(path.as_ref(), FOLDER_MODE)
     }
 
     /// As [`Folder::make_folder`]; what is created is for its owner alone.
-    ///
-    /// # Errors
-    /// As [`Folder::folder`].
     pub fn make_private_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         self.make_folder_with(path.as_ref(), PRIVATE_FOLDER_MODE)
     }
@@ -156,9 +142,6 @@ impl Folder {
     }
 
     /// As [`Folder::new_folder`], for its owner alone.
-    ///
-    /// # Errors
-    /// As [`Folder::new_folder`].
     pub fn new_private_folder(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         self.new_folder_with(path.as_ref(), PRIVATE_FOLDER_MODE)
     }
@@ -213,9 +196,6 @@ impl Folder {
     }
 
     /// As [`Folder::append`], for writing anywhere in the file.
-    ///
-    /// # Errors
-    /// As [`Folder::append`].
     pub fn update(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         self.open_or_create(path.as_ref(), OFlags::empty(), mode)
     }
@@ -238,9 +218,6 @@ impl Folder {
     }
 
     /// As [`Folder::write`], with the concatenation of `parts`.
-    ///
-    /// # Errors
-    /// As [`Folder::write`].
     pub fn write_parts<'p>(
         &self,
         path: impl AsRef<Path>,
@@ -262,9 +239,6 @@ impl Folder {
     }
 
     /// As [`Folder::write`], with these permissions, and synced to the disk.
-    ///
-    /// # Errors
-    /// As [`Folder::write`].
     pub fn write_with_mode(
         &self,
         path: impl AsRef<Path>,
@@ -279,17 +253,11 @@ impl Folder {
 
     /// Begins a file that replaces what has its name once it is finished. Creates the folders above
     /// it.
-    ///
-    /// # Errors
-    /// As [`Folder::write`].
     pub fn begin(&self, path: impl AsRef<Path>) -> io::Result<(File, NewFile)> {
         self.begin_with_mode(path, FILE_MODE)
     }
 
     /// As [`Folder::begin`], with these permissions before the user's umask.
-    ///
-    /// # Errors
-    /// As [`Folder::write`].
     pub fn begin_with_mode(
         &self,
         path: impl AsRef<Path>,
@@ -315,9 +283,6 @@ impl Folder {
 
     /// Makes a symbolic link with the content `target`, replacing a link or file. rgpu never follows
     /// it.
-    ///
-    /// # Errors
-    /// I/O errors, a [`LinkError`] above it.
     pub fn link(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
         let (parent, name) = self.parent_of(path.as_ref())?;
         let temporary = temporary_name();
@@ -340,9 +305,6 @@ impl Folder {
     }
 
     /// What has this path, without following a link; `None` if nothing has.
-    ///
-    /// # Errors
-    /// I/O errors, a [`LinkError`] above it.
     pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<Option<Stat>> {
         let found = self.parent_of(path.as_ref()).and_then(|(parent, name)| {
             Ok(rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?)
@@ -371,9 +333,6 @@ impl Folder {
     }
 
     /// What is directly in this folder, sorted by name.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.handle)? {
@@ -423,27 +382,18 @@ impl Folder {
     }
 
     /// The path of the first link below this folder, if there is one.
-    ///
-    /// # Errors
-    /// As [`Folder::walk`].
     pub fn first_link(&self) -> io::Result<Option<PathBuf>> {
         let found = self.walk()?.into_iter().find(|entry| entry.kind == FileType::Symlink);
         Ok(found.map(|entry| self.path.join(entry.path)))
     }
 
     /// Removes a file or a link, not what a link leads to.
-    ///
-    /// # Errors
-    /// I/O errors, a [`LinkError`] above it.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (parent, name) = self.parent_of(path.as_ref())?;
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
     }
 
     /// Removes a folder with all that is in it. Links in it are removed, and never followed.
-    ///
-    /// # Errors
-    /// I/O errors, a [`LinkError`] for the folder itself or above it.
     pub fn remove_folder(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let (parent, name) = self.parent_of(path)?;
@@ -481,9 +431,6 @@ impl Folder {
     }
 
     /// Renames a file or folder below this folder, replacing a file.
-    ///
-    /// # Errors
-    /// I/O errors, a [`LinkError`] above either.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
         let (from_folder, from) = self.parent_of(from.as_ref())?;
         let (to_folder, to) = self.parent_of(to.as_ref())?;
@@ -492,9 +439,6 @@ impl Folder {
 
     /// Waits for the lock of the folder above `path`, which each write of a file there replaces.
     /// Dropping the file releases it. On a file system without locks it does not wait.
-    ///
-    /// # Errors
-    /// I/O errors, a [`LinkError`].
     pub fn lock_parent_of(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let path = path.as_ref();
         let folder = self.make_folder(path.parent().unwrap_or(Path::new("")))?;
@@ -510,19 +454,17 @@ impl Folder {
         let path = self.inner(path);
         let name = path.file_name().ok_or_else(|| not_below(path))?;
         let above = path.parent().unwrap_or(Path::new(""));
-        let parent = match above.as_os_str().is_empty() {
-            true => self.handle.try_clone()?,
-            false => self.open_with(above, folder_flags(), Mode::empty())?,
+        let parent = if above.as_os_str().is_empty() {
+            self.handle.try_clone()?
+        } else {
+            self.open_with(above, folder_flags(), Mode::empty())?
         };
         Ok((parent, Path::new(name)))
     }
 
     /// `path` from this folder.
     fn inner<'p>(&self, path: &'p Path) -> &'p Path {
-        match path.is_absolute() {
-            true => path.strip_prefix(&self.path).unwrap_or(path),
-            false => path,
-        }
+        if path.is_absolute() { path.strip_prefix(&self.path).unwrap_or(path) } else { path }
     }
 
     fn open_with(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
@@ -551,20 +493,19 @@ impl Folder {
         let mut folder = self.handle.try_clone()?;
         for (at, part) in parts.iter().enumerate() {
             let is_last = at + 1 == parts.len();
-            let (flags, mode) = match is_last {
-                true => (flags | OFlags::NOFOLLOW, mode),
-                false => (folder_flags() | OFlags::NOFOLLOW, Mode::empty()),
+            let (flags, mode) = if is_last {
+                (flags | OFlags::NOFOLLOW, mode)
+            } else {
+                (folder_flags() | OFlags::NOFOLLOW, Mode::empty())
             };
-            folder =
-                rustix::fs::openat(&folder, *part, flags, mode).map_err(|error| {
-                    match is_link(folder.as_fd(), part) {
-                        true => {
-                            let link: PathBuf = parts[..=at].iter().collect();
-                            io::Error::other(LinkError(self.path.join(link)))
-                        }
-                        false => error.into(),
-                    }
-                })?;
+            folder = rustix::fs::openat(&folder, *part, flags, mode).map_err(|error| {
+                if is_link(folder.as_fd(), part) {
+                    let link: PathBuf = parts[..=at].iter().collect();
+                    io::Error::other(LinkError(self.path.join(link)))
+                } else {
+                    error.into()
+                }
+            })?;
         }
         Ok(folder)
     }
@@ -622,9 +563,10 @@ fn is_link(folder: impl AsFd, name: &Path) -> bool {
 
 fn regular(handle: OwnedFd) -> io::Result<File> {
     let file = File::from(handle);
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
     }
 }
 

@@ -7,6 +7,7 @@ use super::speed_of_light::SpeedBound;
 
 /// A measured time of one case as a share of its bound: no run of this work on this GPU is faster,
 /// unless its data were in a cache.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BoundShare {
     /// Name of the case.
@@ -23,10 +24,8 @@ pub struct BoundShare {
     /// counted work is wrong, or data was in a cache.
     pub percent: f64,
     /// The clock for which the peaks are specified, in MHz; absent if it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub specified_mhz: Option<f64>,
     /// The same at the clock that was measured; absent if either clock is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_measured_clock: Option<ShareAtClock>,
 }
 

@@ -11,6 +11,7 @@ use super::profile::{Artifact, CodeLanguage};
 pub const SCHEMA: &str = "rgpu.build/1";
 
 /// The result of one build.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Build {
     /// Name and version of this schema: `rgpu.build/1`.
@@ -39,10 +40,8 @@ pub struct Build {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<Vec<String>>,
     /// Settings of the DSL's own log; absent for CUDA.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogSettings>,
     /// PTX file of the first kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub main_ptx: Option<String>,
     /// Files that the compiler produced.
     pub files: Vec<Artifact>,
@@ -52,7 +51,6 @@ pub struct Build {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The error; absent if the build succeeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BuildError>,
     /// Time that the compiler ran, in seconds.
     pub seconds: f64,
@@ -95,12 +93,12 @@ pub struct LogSettings {
 }
 
 /// Why a build failed.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BuildError {
     /// Stable code of the failure, e.g. `does_not_compile`.
     pub code: String,
     /// Class of the exception; absent for compilers without exceptions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// The compiler's own message.
     pub message: String,
@@ -108,7 +106,6 @@ pub struct BuildError {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<ErrorLink>,
     /// The file with the full traceback.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
     /// Known messages found in the log, each with its meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -31,6 +31,7 @@ pub struct CodeDocument {
 }
 
 /// One image: a cubin or a PTX text.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeImage {
     /// Path of the file as the user gave it.
@@ -41,13 +42,10 @@ pub struct CodeImage {
     /// Architecture, e.g. `sm_90a`.
     pub arch: String,
     /// Tool that gave the instruction texts: `rgpu 0.1.0` (without operands), `nvdisasm 13.5.37`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// Why nvdisasm, although installed, did not give the texts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_problem: Option<String>,
     /// PTX text of the file, or the one that `-lineinfo` left in the cubin.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptx: Option<String>,
     /// Source files that the instructions come from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,24 +69,20 @@ pub struct SourceText {
 }
 
 /// The code of one section.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeKernel {
     /// The mangled name.
     pub symbol: String,
     /// Demangled name; absent if it equals the symbol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Registers per thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
     /// Bytes of spill stores, then bytes of spill loads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill_bytes: Option<[u64; 2]>,
     /// Static shared memory per block in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_bytes: Option<u64>,
     /// Number of warp samples in all, if the counts of a profile are shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Instructions in order, without the padding at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -108,12 +102,12 @@ pub struct CodeKernel {
 }
 
 /// An instruction of a listing.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeLine {
     /// Offset in bytes from the start of the section.
     pub offset: u64,
     /// Name of the function that begins here, if the section holds more than its kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Guard and name, with modifiers and operands if nvdisasm gave them. Branch targets are
     /// offsets.
@@ -121,19 +115,15 @@ pub struct CodeLine {
     /// Control word: `[B0-----:R-:W2:y1:S04]`.
     pub control: String,
     /// Target offset of a direct branch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<u64>,
     /// Source position, outermost call first, innermost last; empty without a line table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at: Vec<SourceAt>,
     /// Line number in the PTX text, from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptx_line: Option<u32>,
     /// Number of live registers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveRegisters>,
     /// Counts from a profile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
 }
 

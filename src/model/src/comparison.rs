@@ -62,6 +62,7 @@ pub struct Comparison {
 }
 
 /// One side of a comparison.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedSide {
     /// As the user named it: a run, a file or a kernel.
@@ -75,13 +76,10 @@ pub struct ComparedSide {
     /// Id of the rung that was reached.
     pub rung: RungId,
     /// Name of the GPU, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Result of the check: `right`, `wrong`, `unchecked`; absent if nothing was checked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CheckVerdict>,
     /// Path of its profile in the comparison's run folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
 }
 
@@ -145,6 +143,7 @@ pub struct SideTime {
 }
 
 /// A time on both sides, with the change.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeChange {
     /// Time of the base.
@@ -154,7 +153,6 @@ pub struct TimeChange {
     /// Estimated ratio of the times, `a / b`: above 1, `b` is faster.
     pub speedup: f64,
     /// 95 % interval of the speedup; absent if either time has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
     /// The verdict that follows from the interval.
     pub verdict: TimeVerdict,
@@ -162,7 +160,6 @@ pub struct TimeChange {
     pub source: TimeSource,
     /// Number of rounds: for `abba` of four timed calls (a, b, b, a), for `alternated_processes` of
     /// one process of each side. Absent for other sources.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 }
 
@@ -176,12 +173,12 @@ pub struct CaseChange {
 }
 
 /// A kernel that both sides launched.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelChange {
     /// Demangled name on the base.
     pub kernel: String,
     /// Name on the other side; absent if it is the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_b: Option<String>,
     /// How the kernels were matched: `name_and_geometry`, `name` (the geometry differs), `alone`
     /// (each side has exactly one kernel left).
@@ -193,10 +190,8 @@ pub struct KernelChange {
     /// Number of launches on each side.
     pub launches: [u64; 2],
     /// Durations as the tool measured them; absent if either side has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeChange>,
     /// The primary verdict on each side; absent unless both sides were classified.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<[String; 2]>,
     /// Resources that it uses: registers, shared memory …
     #[serde(default)]
@@ -252,22 +247,19 @@ pub struct Unmatched {
 }
 
 /// An NVTX region that both sides have.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionChange {
     /// Path as users write it: `A::A1`.
     pub region: String,
     /// Number of instances on each side, if the tools report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<[u64; 2]>,
     /// Number of launches inside that each side recorded, if both recorded any. GPU times of unlike
     /// numbers have no ratio.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launches: Option<[u64; 2]>,
     /// GPU time in nanoseconds on each side, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<[u64; 2]>,
     /// Host time in nanoseconds on each side, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<[u64; 2]>,
 }
 

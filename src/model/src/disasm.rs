@@ -57,6 +57,7 @@ pub enum Status {
 }
 
 /// One piece of GPU code in a file.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Image {
     /// Location in the file: members, section, entry; empty if the image is the whole file.
@@ -73,26 +74,20 @@ pub struct Image {
     /// Size after decompression, in bytes.
     pub bytes: u64,
     /// Name of the source file, if the compiler recorded it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifier: Option<String>,
     /// Version of the CUDA toolkit that produced it, or of the PTX ISA.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The compiler's release string.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<String>,
     /// The compiler's command line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_line: Option<String>,
     /// Whether the cubin has a line table.
     #[serde(default)]
     pub has_lines: bool,
     /// Tool that wrote the listing: `rgpu 0.1.0`, `nvdisasm 13.5.37`; absent if there is no
     /// listing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// Why nvdisasm, although installed, did not write the listing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_problem: Option<String>,
     /// Files written for this image, relative to the summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -107,36 +102,30 @@ pub struct Image {
 
 /// Resource usage and instruction counts of one kernel. Sizes are in bytes; registers, stack, local
 /// memory and spills are per thread, shared memory is per block.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
     /// The mangled name.
     pub symbol: String,
     /// Demangled name; absent if it equals the symbol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Registers per thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
     /// Stack, callees included; absent if recursion leaves it unbounded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack_bytes: Option<u32>,
     /// Stack frame of the kernel alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_bytes: Option<u32>,
     /// Local memory besides the stack.
     pub local_bytes: u64,
     /// Spill stores; absent if the compiler (before 12.8) did not record them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill_store_bytes: Option<u64>,
     /// Spill loads; absent if the compiler did not record them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill_load_bytes: Option<u64>,
     /// Static shared memory, without the part that the system reserves.
     pub shared_bytes: u64,
     /// Shared memory that the system reserves in the same section; `cuobjdump -res-usage` prints
     /// the sum. Absent for a kernel without static shared memory and before sm_90, where the
     /// system takes its part at the launch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_reserved_bytes: Option<u64>,
     /// Size of each constant bank, by bank number.
     pub constant_bytes: BTreeMap<u32, u64>,
@@ -145,21 +134,16 @@ pub struct Kernel {
     /// Number of barriers in shared memory (mbarrier).
     pub mbarriers: u32,
     /// Declared bound on the threads of a block, in x, y, z; absent if not bounded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_threads: Option<[u32; 3]>,
     /// Block that every launch must have, in x, y, z; absent if not fixed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_block: Option<[u32; 3]>,
     /// Cluster dimensions in blocks; absent if not fixed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<[u32; 3]>,
     /// Largest number of blocks in a cluster; absent if not bounded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cluster_rank: Option<u32>,
     /// Parameters in order.
     pub params: Vec<Param>,
     /// Offset of the parameters in constant bank 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub param_offset: Option<u32>,
     /// Offsets of the exit instructions.
     pub exits: Vec<u32>,
@@ -174,17 +158,14 @@ pub struct Kernel {
     /// Number of instructions, including functions in the kernel's section, without the padding
     /// after the last exit or branch. All other counts use the same rule. Absent before Volta,
     /// whose code is not decoded; then counts by class and name are empty and `blocks` is absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
     /// Number of instructions of each class: `fp32`, `global_load`, `tensor_warpgroup` and others.
     pub classes: CountsByName,
     /// Number of instructions by name, modifiers left out.
     pub mnemonics: CountsByName,
     /// Number of basic blocks, as far as direct branches show them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
     /// Number of basic blocks that are targets of a backward branch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loops: Option<u64>,
     /// sha256 of the code without padding: equal if every bit is.
     pub code_sha256: String,
@@ -194,7 +175,6 @@ pub struct Kernel {
     pub shape_sha256: String,
     /// Theoretical occupancy for the kernel's required block size, else for `--block`, else for the
     /// largest block it allows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy: Option<Occupancy>,
 }
 
@@ -244,12 +224,12 @@ pub struct Diff {
 }
 
 /// One kernel in both builds.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelDiff {
     /// Architecture in the new build, e.g. `sm_90a`.
     pub arch: String,
     /// Architecture in the old build, if it is another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_arch: Option<String>,
     /// Demangled name.
     pub name: String,
@@ -264,7 +244,6 @@ pub struct KernelDiff {
     pub mnemonics: Vec<Change>,
     /// Differences of the listings; absent if the code is identical or a build has no listing of
     /// the kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listing: Option<ListingDiff>,
 }
 
@@ -282,13 +261,12 @@ pub struct ListingDiff {
 }
 
 /// One region in which the listings differ.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hunk {
     /// Offset of its first instruction in the old listing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_offset: Option<u64>,
     /// Offset of its first instruction in the new listing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_offset: Option<u64>,
     /// Instructions: those of the old listing begin with `-`, those of the new one with `+`, those
     /// of both with a blank.
@@ -312,15 +290,14 @@ pub enum CodeSimilarity {
 }
 
 /// A number in both builds; absent for a build that does not give it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Name of the number.
     pub what: String,
     /// Value in the old build.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<f64>,
     /// Value in the new build.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<f64>,
 }
 

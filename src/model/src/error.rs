@@ -87,26 +87,21 @@ pub enum Side {
 }
 
 /// Where the failure happened. Each field is present if it is known.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FailurePlace")]
 pub struct FailureContext {
     /// The remote's name, if a remote is concerned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// The remote's transport, such as `ssh`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
     /// The tool, with its version if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The step of the plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The file, with `:line` or `@offset` if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The log with the details.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
 }
 

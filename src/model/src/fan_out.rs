@@ -40,63 +40,49 @@ pub struct FanOut {
 }
 
 /// Results of one remote.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FanOutRow {
     /// Name of the remote.
     pub remote: String,
     /// Run id; absent if no run was started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Path of its profile, relative to the fan-out's folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Exit status of the run.
     pub exit: u8,
     /// State: `done`, `failed`, `cancelled`, `detached`.
     pub state: RemoteState,
     /// Description of the failure, in one line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Code of the failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Name of the GPU that was used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Id of the rung that was reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rung: Option<RungId>,
     /// Median time of the default case in nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median_ns: Option<f64>,
     /// Clock of `median_ns`: `cuda_events`, `host_clock`, `cpu_reference`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<TimingClock>,
     /// Comparison of the time with that of the base.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_base: Option<TimeChange>,
     /// Result of the check: `right`, `wrong`, `unchecked`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CheckVerdict>,
     /// Each case of sizes with its median in nanoseconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<FanOutCase>,
     /// SM throughput of the longest launch, in percent of the peak.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_percent: Option<f64>,
     /// Memory throughput of the longest launch, in percent of the peak.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_percent: Option<f64>,
     /// Active warps of the longest launch, in percent of the most that an SM can hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy_percent: Option<f64>,
     /// Primary verdict on what limits the longest launch: `memory_bound` …
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
     /// Wall-clock seconds of the run.
     pub seconds: f64,
     /// Cost in US dollars, if the remote has a price.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 

@@ -58,6 +58,7 @@ impl Evidence {
 
 /// A finding: a problem or an opportunity, with the next step. One cause is one finding, whatever
 /// the number of kernels and launches.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// snake_case id of the rule.
@@ -67,17 +68,13 @@ pub struct Finding {
     /// Priority; 1 is the first thing to do.
     pub priority: u8,
     /// Time that acting on it could give back; absent if it is not about time, or no time is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stake: Option<PotentialGain>,
     /// Id of the launch that it concerns, of several the one with the most time at stake; absent if
     /// it concerns no launch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
     /// Name of that launch's kernel; absent if the profile has only one kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// Number of the rank that it concerns; absent if it concerns no single rank.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// Description, with the number that shows it.
     pub text: String,
@@ -127,6 +124,7 @@ pub struct CoveredKernel {
 }
 
 /// A kernel with at least 5 % of the GPU time, and what limits it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelVerdict {
     /// Demangled name.
@@ -139,10 +137,8 @@ pub struct KernelVerdict {
     pub percent: f64,
     /// Id of the launch that the verdict is about: its longest one with that verdict, or the median one
     /// if they are as short as a launch takes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
     /// Id of that launch's primary verdict; absent if it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
     /// The verdict in one sentence, or why there is none.
     pub text: String,

@@ -45,29 +45,25 @@ pub struct LaunchSpots {
 }
 
 /// An instruction with its samples and counts.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InstructionSpot {
     /// Offset in bytes from the start of its function's code.
     pub offset: u64,
     /// Address of the instruction on the GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<u64>,
     /// Symbol of its function, if that is not the kernel: a device function that was not inlined.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Text of the instruction, if the report contains the code: guard and name, with modifiers and
     /// operands if nvdisasm was available. Branch targets are offsets from the start of their
     /// section.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sass: Option<String>,
     /// Source position, outermost call first, innermost last; empty without a line table.
     #[serde(default)]
     pub at: Vec<SourceAt>,
     /// Line of the PTX text in the cubin, if the cubin has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptx_line: Option<u32>,
     /// The memory access, for instructions that access memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
     /// Counts of this instruction.
     #[serde(flatten)]
@@ -122,13 +118,12 @@ pub fn shown_source_name(recorded: &str) -> &str {
 }
 
 /// Counts of an instruction or a line. A count that was not collected is absent.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Number of warp samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Number of warp samples in which the scheduler issued no instruction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_not_issued: Option<u64>,
     /// Number of samples by reason, named as in [`super::StallReason`]; zeros are left out. Together with
     /// `selected`, which is not a stall, they add up to `samples`.
@@ -138,11 +133,9 @@ pub struct Counts {
     #[serde(default, skip_serializing_if = "NamedNumbers::is_empty")]
     pub stalls_not_issued: NamedNumbers<u64>,
     /// Number of times that a warp executed it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executed: Option<u64>,
     /// Number of times that a thread executed it, without predicated-off threads if the report
     /// tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_executed: Option<u64>,
     /// All other counts by address, by NVIDIA's metric name: sectors, wavefronts, ideal ones. A
     /// line has only those that can be added up.

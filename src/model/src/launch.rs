@@ -21,6 +21,7 @@ pub const GRAPH_PREFIX: &str = "CUDA graph of ";
 pub const EXECUTED: &str = "executed, padding included";
 
 /// One kernel launch. Launches of the same kernel are separate entries, in time order.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Launch {
     /// Number of the launch in this profile, from 0.
@@ -28,7 +29,6 @@ pub struct Launch {
     /// Demangled name.
     pub kernel: String,
     /// Mangled name, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mangled: Option<String>,
     /// Blocks in x, y, z; absent for the result of a range, which has no grid.
     #[serde(default, skip_serializing_if = "unmeasured")]
@@ -38,22 +38,16 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Duration in nanoseconds as the tool measured it, under the tool's clock policy. The time of
     /// the case is in [`super::profile::Timing`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ns: Option<f64>,
     /// Start in nanoseconds since the first event of the trace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<u64>,
     /// The id of the CUDA stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u64>,
     /// Number of the rank; absent for one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// Registers per thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
     /// Static and dynamic shared memory per block in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_bytes: Option<u64>,
     /// The NVTX ranges around the launch, outermost first; a range of a domain other than the
     /// default is `domain@name`.
@@ -70,7 +64,6 @@ pub struct Launch {
     #[serde(default)]
     pub stalls: Vec<StallReason>,
     /// The verdicts on this launch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classification: Option<Classification>,
     /// Messages of the tool's own rules.
     #[serde(default)]
@@ -86,7 +79,6 @@ pub struct Launch {
     pub series: Vec<MetricSeries>,
     /// Index of the kernel's code ([`super::KernelCode`]) in the profile's `code`; absent if there
     /// is no match.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u32>,
 }
 
@@ -155,16 +147,15 @@ impl Roof {
 }
 
 /// A warp stall reason.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Stall")]
 pub struct StallReason {
     /// NVIDIA's name without prefix and suffix: `long_scoreboard`.
     pub reason: String,
     /// Share of all warp cycles between two issues, in percent, from hardware counters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<f64>,
     /// Number of warp samples with this reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
 }
 

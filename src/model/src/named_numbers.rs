@@ -48,9 +48,10 @@ impl<V> NamedNumbers<V> {
         V: Default,
     {
         let sorts_last = self.0.last().is_none_or(|(last, _)| **last < **name);
-        let at = match sorts_last {
-            true => Err(self.0.len()),
-            false => self.0.binary_search_by(|(known, _)| known.cmp(name)),
+        let at = if sorts_last {
+            Err(self.0.len())
+        } else {
+            self.0.binary_search_by(|(known, _)| known.cmp(name))
         };
         let at = at.unwrap_or_else(|index| {
             self.0.insert(index, (Arc::clone(name), V::default()));

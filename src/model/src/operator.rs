@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::timeline::KernelSum;
 
 /// All calls of one operator.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operator {
     /// Name in the framework: `aten::mm`.
@@ -19,10 +20,8 @@ pub struct Operator {
     pub host_self_ns: u64,
     /// GPU time in nanoseconds of the work launched inside, by inner operators too; absent if the
     /// trace has no GPU rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<u64>,
     /// GPU time in nanoseconds of the work that the operator itself launched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_self_ns: Option<u64>,
     /// Kernels that the operator itself launched, longest first.
     #[serde(default)]
@@ -33,7 +32,6 @@ pub struct Operator {
     /// Floating-point operations of the calls with work on the GPU, from their input shapes; those of
     /// all calls if the trace has no GPU rows. Absent for operators that are no matrix products, and if
     /// the trace lacks shapes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
     /// Input shapes of the first call, in the trace's notation; empty if not recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]

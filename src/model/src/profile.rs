@@ -28,6 +28,7 @@ use super::{Finding, KernelCode, Launch, Operator, Region, RungId, SpeedOfLight,
 pub const SCHEMA: &str = "rgpu.profile/1";
 
 /// The profile of one run.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// Name and version of this schema: `rgpu.profile/1`.
@@ -35,13 +36,10 @@ pub struct Profile {
     /// When, where and how it ran.
     pub run: RunInfo,
     /// The host it ran on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostFacts>,
     /// UUID of the GPU used, one of `host.gpus`; absent if no GPU was used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
     /// The GPU's name as the reports give it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The kernel or program that was profiled.
     pub kernel: KernelInfo,
@@ -49,7 +47,6 @@ pub struct Profile {
     pub rung: RungId,
     /// The part of the program that was profiled; absent if all of it was, with the tool's
     /// defaults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
     /// Every rung tried, in order.
     #[serde(default)]
@@ -58,13 +55,11 @@ pub struct Profile {
     #[serde(default)]
     pub gaps: Vec<Gap>,
     /// Time of the default case, measured without a profiling tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
     /// Results of each case.
     #[serde(default)]
     pub cases: Vec<CaseResult>,
     /// Geometric means over the cases; absent unless several were timed on a GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometric_mean: Option<GeometricMean>,
     /// Rates of each case that has `[work]`, as shares of the device's peaks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -77,7 +72,6 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
     /// Correctness over all cases.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<Correctness>,
     /// Launches, in time order.
     #[serde(default)]
@@ -98,10 +92,8 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryUse>,
     /// Busy time of each GPU and the causes of its idle time; absent without a trace that has them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
     /// The ranks of a program of several processes on GPUs; absent for one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Ranks>,
     /// Results of the sanitizer tools.
     #[serde(default)]
@@ -167,6 +159,7 @@ impl Profile {
 }
 
 /// When, where and how a run was made.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
     /// The id of the run.
@@ -176,11 +169,9 @@ pub struct RunInfo {
     /// Wall-clock seconds of the whole run.
     pub seconds: f64,
     /// Cost of the run in US dollars; absent if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// Source of `cost_usd`: `provider` (the provider's bill) or `price` (`seconds` times the price
     /// in the remote's settings).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_from: Option<CostSource>,
     /// Mode: `ncu`, `nsys`, `bench` …
     pub mode: String,
@@ -195,11 +186,11 @@ pub struct RunInfo {
     /// The version of rgpu.
     pub rgpu: String,
     /// The SM clock in MHz at which `--lock-clocks` locked the GPU; absent: as it was found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked_sm_mhz: Option<u32>,
 }
 
 /// The kernel or program profiled.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelInfo {
     /// Name of the kernel; for a program, its file name.
@@ -213,7 +204,6 @@ pub struct KernelInfo {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// sha256 of the source.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// Architectures that the code was compiled for: `sm_90a` …
     #[serde(default)]
@@ -222,11 +212,11 @@ pub struct KernelInfo {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compiler: String,
     /// The model that was run: of a Python kernel with a `[model]`, or of a program in mode `torch`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelInfo>,
 }
 
 /// A model, as described in kernel.toml and as built.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelInfo {
     /// Name of the model.
@@ -238,14 +228,12 @@ pub struct ModelInfo {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dtype: String,
     /// Number of parameters, counted after the model was built.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
     /// Further settings of the model from kernel.toml.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
     /// Best measured rate of large matrix products of this dtype on the same device, in FLOP/s. It
     /// serves as the peak if no datasheet gives one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matmul_flops_per_s: Option<f64>,
 }
 
@@ -259,6 +247,7 @@ pub struct Gap {
 }
 
 /// Time of a case, measured around single launches without a profiling tool; `clock` says how.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
     /// Median of the samples in nanoseconds.
@@ -277,54 +266,41 @@ pub struct Timing {
     /// Source of the times: `cuda_events`, `host_clock`, `cpu_reference`.
     pub clock: TimingClock,
     /// Time of `rgpu_prepare` in nanoseconds; only for host entries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_ns: Option<f64>,
     /// Whether L2 was flushed before each sample.
     #[serde(default)]
     pub l2_flushed: bool,
     /// Bytes written before each sample to flush L2: twice the L2 size that the device reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flushed_bytes: Option<u64>,
     /// Wall-clock time of one call in nanoseconds, from the launch on an idle GPU until the whole
     /// GPU is idle again; median of a few calls made before the samples. If it is far above
     /// `median_ns`, the kernel does work that the events do not cover, or its launch is slow.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ns: Option<f64>,
     /// Number of distinct input data sets over the timed calls; equals the number of calls if each
     /// got its own data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<u64>,
     /// Number of timed calls whose outputs were compared with the reference's outputs for the same
     /// inputs; absent if none were.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
     /// Number of timed calls whose outputs were compared, bit by bit, with those of the first call
     /// on the same inputs; absent if none were.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
     /// Median SM clock over the samples in MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<f64>,
     /// GPU temperature at the end in °C.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<f64>,
     /// Throttle reasons seen, by their NVML names.
     #[serde(default)]
     pub throttle: Vec<String>,
     /// Floating-point operations per second at the median; the count comes from `[work]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops_per_s: Option<f64>,
     /// Bytes per second at the median; the count comes from `[work]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<f64>,
     /// How the samples are spread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Histogram>,
     /// The time inside a CUDA graph; only for short kernels.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTiming>,
     /// The wait for a hot GPU before the samples; absent if it was not hot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooling: Option<Cooling>,
 }
 
@@ -363,6 +339,7 @@ pub struct Histogram {
 /// step from one node of a graph to the next, which may change from session to session; then
 /// `prepare_ns` changes with it. `median_ns` of the timing is the same call between two
 /// CUDA events, where the gaps between event and launch count too.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphTiming {
     /// Median of the samples in nanoseconds.
@@ -381,17 +358,15 @@ pub struct GraphTiming {
     /// inputs and poisoning outputs.
     pub prepare_ns: f64,
     /// Number of nodes that each call adds to the graph; absent if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_nodes: Option<u64>,
     /// Number of nodes between two calls; absent if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_nodes: Option<u64>,
     /// How the samples are spread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Histogram>,
 }
 
 /// Geometric means over the cases.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeometricMean {
     /// Number of cases included.
@@ -400,19 +375,17 @@ pub struct GeometricMean {
     pub median_ns: f64,
     /// 95 % interval of the mean in nanoseconds, derived from the intervals of the medians (MOVER,
     /// on logarithms).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_ns: Option<[f64; 2]>,
     /// Geometric mean of the shares of the compute peak, in percent; absent unless every case has
     /// one and the peak is the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops_percent: Option<f64>,
     /// Geometric mean of the shares of the DRAM peak, in percent; absent unless every case has one
     /// and the peak is the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_percent: Option<f64>,
 }
 
 /// Results of one case of sizes.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseResult {
     /// Name of the case.
@@ -421,14 +394,13 @@ pub struct CaseResult {
     #[serde(default)]
     pub sizes: Vec<BTreeMap<String, i64>>,
     /// Measured time; absent if the case was not timed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
     /// Result of the check; absent if the case was not checked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<Correctness>,
 }
 
 /// Whether the outputs are correct.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Correctness {
     /// The verdict: `right`, `wrong` or `unchecked`.
@@ -440,23 +412,17 @@ pub struct Correctness {
     #[serde(default)]
     pub wrong: u64,
     /// The largest absolute error of an element.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_abs: Option<f64>,
     /// The largest relative error of an element.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rel: Option<f64>,
     /// The first wrong element in words: output, index, value found, value expected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_wrong: Option<String>,
     /// Whether two calls on the same inputs gave the same bits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bit_equal: Option<bool>,
     /// Number of timed calls whose outputs were compared with the reference, not counted in
     /// `checked`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_calls: Option<u64>,
     /// Number of distinct input data sets over those timed calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_contents: Option<u64>,
     /// The reference and tolerance used, or the reason why nothing was checked.
     #[serde(default, skip_serializing_if = "String::is_empty")]

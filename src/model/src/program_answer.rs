@@ -31,9 +31,6 @@ const MAX_ALL_MESSAGES_BYTES: u64 = 256 << 20;
 const READ_BYTES: usize = 64 << 10;
 
 /// Runs the command without input and reads at most `max_bytes` of its stdout.
-///
-/// # Errors
-/// It cannot be started, or as [`wait_for_answer`].
 pub fn read_answer(command: &mut Command, max_bytes: u64) -> io::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     wait_for_answer(command.spawn()?, max_bytes)
@@ -110,9 +107,6 @@ impl Running {
 
 /// Reads what a program prints into its pipes until it ends. It is killed if the future is dropped
 /// and the command said so (`kill_on_drop`).
-///
-/// # Errors
-/// As [`wait_for_answer`].
 pub async fn answer_of(mut child: tokio::process::Child, max_bytes: u64) -> io::Result<Output> {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let data = async {

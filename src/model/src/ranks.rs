@@ -51,18 +51,16 @@ impl Ranks {
 }
 
 /// A rank of a program, and where it ran.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankLocation {
     /// Number of the rank.
     pub rank: u32,
     /// Name of its host; absent if the report does not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// CUDA device number of its GPU in its process; absent if it did no work on a GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<u32>,
     /// Process id; absent if the report does not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// The report that it was read from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -70,16 +68,15 @@ pub struct RankLocation {
 }
 
 /// The relation of the clocks of ranks.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankClock {
     /// The source of a common clock.
     pub source: ClockSource,
     /// For `fitted`: 95 % of the ends of the matched collectives agree to this many nanoseconds. No
     /// order finer than it is claimed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual_ns: Option<u64>,
     /// For `fitted`: the number of collectives in the fit of the rank that has the fewest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collectives: Option<u64>,
 }
 
@@ -126,6 +123,7 @@ pub struct RankIdle {
 }
 
 /// Matched calls of one collective.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CollectiveSum {
     /// The operation, e.g. `all_reduce`; the name in the report if it is none of the known ones.
@@ -136,7 +134,6 @@ pub struct CollectiveSum {
     pub ranks: u32,
     /// Bytes by the convention of nccl-tests: the whole buffer that every rank has before or after.
     /// Absent if the report does not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Number of calls.
     pub calls: u64,
@@ -148,14 +145,11 @@ pub struct CollectiveSum {
     /// Time in nanoseconds that ranks waited in these calls for later ranks, summed over ranks.
     pub waited_ns: u64,
     /// `bytes` by `median_ns`, in bytes per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm_bytes_per_s: Option<f64>,
     /// The rate of the busiest link, as nccl-tests computes it, in bytes per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_bytes_per_s: Option<f64>,
     /// `bus_bytes_per_s` as a share of the peak of NVLink, one way, 0 to 1. Absent between hosts,
     /// and for a GPU that the catalogue does not have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_share: Option<f64>,
 }
 
@@ -185,6 +179,7 @@ pub struct CollectiveWait {
 }
 
 /// A rank that the others wait for.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Straggler {
     /// Number of the rank.
@@ -199,10 +194,8 @@ pub struct Straggler {
     /// That time in nanoseconds.
     pub cause_ns: u64,
     /// The region in which most of it is; absent outside of all regions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// For `compute`: the kernel that took longer than on the other ranks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
 }
 

@@ -17,6 +17,7 @@ use super::{Metric, Region, RungId, Selection, SharedText};
 pub const SCHEMA: &str = "rgpu.regions/1";
 
 /// Selected regions of one run.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionsDocument {
     /// Name and version of this schema: `rgpu.regions/1`.
@@ -30,10 +31,8 @@ pub struct RegionsDocument {
     /// Id of the rung whose results these are.
     pub rung: RungId,
     /// Name of the GPU, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The selection that was requested, with its matches and the sections and metrics collected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
     /// Patterns of `--regions` that no region of the program matches.
     #[serde(default)]
@@ -90,6 +89,7 @@ pub struct RegionEntry {
 }
 
 /// One launch in a region, or one result for the region as a whole.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionLaunch {
     /// Id of the launch in the profile.
@@ -103,10 +103,8 @@ pub struct RegionLaunch {
     #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub block: [u32; 3],
     /// Duration in nanoseconds as the tool measured it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ns: Option<f64>,
     /// Primary verdict on what limits it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
     /// Metrics by NVIDIA's metric name.
     #[serde(default)]

@@ -31,9 +31,10 @@ pub const MAX_TOML_BYTES: u64 = 1 << 20;
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
     }
 }
 
@@ -54,21 +55,12 @@ pub fn read_from(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     // A growing file may be longer than it was.
     let is_too_large = file.metadata()?.len() > max_bytes
         || file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)? as u64 > max_bytes;
-    match is_too_large {
-        true => Err(too_large(max_bytes)),
-        false => Ok(bytes),
-    }
+    if is_too_large { Err(too_large(max_bytes)) } else { Ok(bytes) }
 }
 
 /// Checks the size of a text of TOML that was read with something else.
-///
-/// # Errors
-/// It is larger than [`MAX_TOML_BYTES`].
 pub fn check_toml_size(text: &str) -> io::Result<()> {
-    match text.len() as u64 > MAX_TOML_BYTES {
-        true => Err(too_large(MAX_TOML_BYTES)),
-        false => Ok(()),
-    }
+    if text.len() as u64 > MAX_TOML_BYTES { Err(too_large(MAX_TOML_BYTES)) } else { Ok(()) }
 }
 
 fn too_large(max_bytes: u64) -> io::Error {

@@ -6,18 +6,17 @@ use serde::{Deserialize, Serialize};
 use super::open_enum::open_enum;
 
 /// Result of one sanitizer tool.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SanitizerResult {
     /// Name of the tool: `memcheck`, `racecheck`, `initcheck`, `synccheck`, or `guard` for the
     /// runner's guarded run.
     pub tool: CheckTool,
     /// Number of the rank that it checked; absent for a whole program.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// `clean` only if the tool itself reports no error of the program; else `found` or `unknown`.
     pub verdict: SanitizerVerdict,
     /// Number of errors in the tool's summary, less those that `note` says are not counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors: Option<u64>,
     /// Causes, each with the records that follow from it.
     #[serde(default)]
@@ -41,6 +40,7 @@ impl SanitizerResult {
 }
 
 /// One cause of errors.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SanitizerCause {
     /// Kind of error: `out_of_bounds`, `misaligned`, `race`, `uninitialized`, `barrier`, `leak`,
@@ -52,18 +52,14 @@ pub struct SanitizerCause {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
     /// Source file as the compiler recorded it, translated to the local path if possible.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Line number in `file`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// Number of times it was reported (threads, hazards).
     pub count: u64,
     /// Block of the first report, in x, y, z.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<[u32; 3]>,
     /// Thread of the first report, in x, y, z.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<[u32; 3]>,
     /// Further lines of the tool's message: the nearest allocation, the other access of a race.
     #[serde(default)]

@@ -14,6 +14,7 @@ use super::open_enum::open_enum;
 use super::profile::Gap;
 
 /// The selection of one run.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Selection {
     /// Each `--regions` pattern with the regions that it matched, in the order given.
@@ -33,14 +34,12 @@ pub struct Selection {
     pub kernels: Vec<KernelChoice>,
     /// Share of the GPU time of all kernels that the chosen ones have, in percent (`--mode deep`).
     /// Launches of set-up, such as a compiler's benchmarks, do not count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered_percent: Option<f64>,
     /// GPU time of each kernel's launches that are set-up, such as a compiler's benchmarks, in
     /// nanoseconds; kernels without any are left out (`--mode deep` of a whole program).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set_up_ns: BTreeMap<String, u64>,
     /// The section set that was collected, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
     /// Sections that were named one by one.
     #[serde(default)]
@@ -53,11 +52,9 @@ pub struct Selection {
     #[serde(default, skip_serializing_if = "ReplayMode::is_empty")]
     pub replay_mode: ReplayMode,
     /// Estimated cost of the collection, and the limit that it was fitted to (`--mode deep`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// How long the program ran under ncu (`--mode deep`); absent if ncu did not tell when it profiled
     /// each launch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ncu_time: Option<NcuTime>,
     /// Parts left out to stay within the limit, and parts that could not be selected.
     #[serde(default)]
@@ -120,6 +117,7 @@ pub struct GeometrySum {
 }
 
 /// Estimated cost of a collection.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     /// Estimated duration of the collection in seconds.
@@ -129,10 +127,8 @@ pub struct Price {
     /// Estimated number of passes over each launch, from the sections.
     pub passes: u32,
     /// The limit in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_seconds: Option<f64>,
     /// The limit in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
 }
 

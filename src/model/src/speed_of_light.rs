@@ -6,15 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::open_enum::open_enum;
 
 /// The work of one case, as `[work]` counts it, compared with the peaks of the device.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpeedOfLight {
     /// Name of the case.
     pub case: String,
     /// Floating-point rate; its `percent` is the model FLOP utilisation (MFU).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<Utilization>,
     /// DRAM rate; exact only if the counted bytes really go through DRAM.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Utilization>,
     /// The resource that would take longer at its peak rate: `compute` or `memory`.
     pub bound: SpeedBound,

@@ -12,6 +12,7 @@ use super::profile::{CheckVerdict, Gap, GraphTiming, Histogram};
 pub const SCHEMA: &str = "rgpu.suite/1";
 
 /// A suite that was run, with a row for each case.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteRun {
     /// Name and version of this schema: `rgpu.suite/1`.
@@ -29,10 +30,8 @@ pub struct SuiteRun {
     /// The version of rgpu.
     pub rgpu: String,
     /// The file that defines the targets, relative to the project; absent if every kernel is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The commit that the project was at; absent outside a git work tree.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Whether files of the project differed from that commit.
     #[serde(default)]
@@ -50,6 +49,7 @@ pub struct SuiteRun {
 }
 
 /// An expected time that was written, or refused.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExpectationUpdate {
     /// The case: the target, with the values of its axes in brackets.
@@ -61,10 +61,8 @@ pub struct ExpectationUpdate {
     /// The file of the expectations.
     pub file: String,
     /// The expected time that was written, in nanoseconds; absent if it was refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_ns: Option<f64>,
     /// The name of the refusal for `--accept`; absent if it was written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// The reason of the refusal in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -121,25 +119,21 @@ impl Level {
 }
 
 /// The options of the command line. Absent ones come from the file or are rgpu's own.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteOptions {
     /// Patterns of `--target`; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// The file of `--file`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// How much is measured besides times (`--level`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<Level>,
     /// The mode of `rgpu profile`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// The remote, or several with commas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
     /// The GPU of `--gpu`: an index, a UUID, or a part of a name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
     /// Whether other processes may use the GPU.
     #[serde(default)]
@@ -148,32 +142,26 @@ pub struct SuiteOptions {
     #[serde(default)]
     pub strict: bool,
     /// The SM clock in MHz at which GPUs are locked while their cases run; absent: as found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_clocks_mhz: Option<u32>,
     /// Over how many hosts of one remote, or GPUs of one host, the cases are spread; absent: one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<u32>,
     /// Whether generated targets are included.
     #[serde(default)]
     pub include_generated: bool,
     /// Number of timed launches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iters: Option<u32>,
     /// Time limit of each step in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
     /// Time limit of the check of results in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify_timeout_s: Option<u64>,
     /// The speedup below which a pair is too close to call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_speedup: Option<f64>,
     /// The smallest effect that counts, as a fraction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f64>,
 }
 
 /// The result of one case.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteRow {
     /// The case: the target, with the values of its axes in brackets.
@@ -186,34 +174,27 @@ pub struct SuiteRow {
     /// The kernel or program; of a pair, the optimised side.
     pub kernel: String,
     /// The baseline of a pair.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
     /// Name of the remote.
     pub remote: String,
     /// Which of the remote's hosts the last attempt ran on, from 0; absent: the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_number: Option<u32>,
     /// State of the last attempt.
     pub state: RowState,
     /// Number of attempts so far.
     pub attempts: u32,
     /// Id of the run of the last attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Wall-clock seconds of the last attempt.
     #[serde(default)]
     pub seconds: f64,
     /// The exit status that the case would have alone; absent until it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
     /// Code of the failure, as in `rgpu.error/1`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The failure in words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// The log with the details.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
     /// The command that runs this case alone.
     pub again: String,
@@ -221,7 +202,6 @@ pub struct SuiteRow {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<SuiteTime>,
     /// The comparison of a pair.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pair: Option<PairResult>,
     /// Warnings about the host, e.g. other processes on its GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -330,6 +310,7 @@ pub struct MeasurementKey {
 }
 
 /// A time of a case.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteTime {
     /// The conditions under which it was measured.
@@ -348,32 +329,24 @@ pub struct SuiteTime {
     /// Number of samples.
     pub samples: u64,
     /// How the samples are spread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Histogram>,
     /// The time inside a CUDA graph; only for short kernels.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTiming>,
     /// Seconds that a hot GPU was left to cool before the samples; absent if it was not hot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooled_s: Option<f64>,
     /// Position of the time under the roofline of its GPU; absent without counted operations and
     /// bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roofline: Option<RooflinePoint>,
     /// Share of the speed of light, in percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sol_percent: Option<f64>,
     /// Result of the check.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CheckVerdict>,
     /// Whether two calls on the same inputs gave the same bits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bit_equal: Option<bool>,
     /// Throttle reasons seen, by their NVML names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttle: Vec<String>,
     /// The verdict against the expected time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<TimeJudgement>,
 }
 
@@ -393,18 +366,16 @@ pub struct RooflinePoint {
 }
 
 /// A time against another of the same key.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeJudgement {
     /// The verdict.
     pub verdict: SuiteVerdict,
     /// The other time in nanoseconds, divided by this one: above 1, this one is faster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speedup: Option<f64>,
     /// Interval of the speedup.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
     /// The smallest effect that counted, as a fraction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f64>,
     /// The reason of INCOMPARABLE and of a gate that was missed.
     #[serde(default, skip_serializing_if = "String::is_empty")]

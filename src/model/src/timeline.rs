@@ -9,6 +9,7 @@ use super::open_enum::open_enum;
 use super::{Metric, SharedText};
 
 /// One NVTX region: all instances of one path added up.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Region {
     /// Path parts, outermost first; `domain@name` for domains other than the default.
@@ -16,25 +17,20 @@ pub struct Region {
     /// The kind of range: `push_pop` or `start_end`.
     pub kind: RegionKind,
     /// Number of times it was entered; absent if the tool does not report it (ncu).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<u64>,
     /// Host time in nanoseconds over all instances; absent if no tool timed the host. It is not GPU
     /// time unless the program synchronised.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<u64>,
     /// GPU time in nanoseconds of the work launched inside the region (by the time of the launch
     /// call), inner regions included; absent if no GPU times are known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<u64>,
     /// Time in nanoseconds from the start of the first work launched inside to the end of the last,
     /// summed over all instances: the range projected onto the GPU, as nsys's `nvtx_gpu_proj_sum`
     /// has it. Absent for start/end regions, and if no trace tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_span_ns: Option<u64>,
     /// The part of `gpu_ns` that is inferred: a thread without any range, or only with ranges around
     /// collectives, launched it while another thread was in the region, as autograd's does in a
     /// backward pass.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inferred_gpu_ns: Option<u64>,
     /// Kernels launched inside, summed by name.
     #[serde(default)]
@@ -163,12 +159,12 @@ impl Timeline {
 }
 
 /// Times of one GPU, from the start of its first kernel to the end of its last.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceTime {
     /// Number of the GPU in the tool's numbering.
     pub device: u32,
     /// Number of the rank; absent for one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// From the start of the first kernel to the end of the last, in nanoseconds.
     pub span_ns: u64,
@@ -204,7 +200,6 @@ pub struct DeviceTime {
     pub first_launches: Vec<WaitSum>,
     /// Time in nanoseconds of that start-up in which the launching thread allocates memory on the GPU
     /// or pinned memory; absent if it allocates none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_up_allocation_ns: Option<u64>,
     /// Large copies from and to pageable memory while no kernel ran, by kind, most time first. Those
     /// in gaps that are start-up are left out.
@@ -259,6 +254,7 @@ pub struct WaitSum {
 }
 
 /// Gaps of one cause that end in one region with one kernel.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IdlePlace")]
 pub struct IdleGroup {
@@ -268,7 +264,6 @@ pub struct IdleGroup {
     #[serde(default)]
     pub first_launch: bool,
     /// The innermost region in which the kernel was launched; absent outside of all regions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// Name of the work that ended the gaps.
     pub before: String,
@@ -278,12 +273,10 @@ pub struct IdleGroup {
     pub call: String,
     /// The innermost operator or function in which the launching thread was for at least half of
     /// the time of this cause; only of `host_late`, and of a framework's trace that tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostWork>,
     /// Number of gaps.
     pub gaps: u64,
     /// The fewest gaps that hold at least 90 % of the time, if they are at most a quarter of all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_gaps: Option<LongGaps>,
     /// Time of this cause in nanoseconds.
     pub total_ns: u64,
@@ -320,14 +313,13 @@ pub struct PageableCopies {
 }
 
 /// An operator or a function of the host that the GPU waited for.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostWork {
     /// Name of the operator, or of a range: `aten::randn`; absent if it was the function itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
     /// The Python function, as operators have it in `places`: `data.py(9): load`; absent if the trace
     /// does not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Time of the gaps in nanoseconds in which the thread was there.
     pub total_ns: u64,

@@ -56,6 +56,7 @@ pub struct Trace {
 }
 
 /// One piece of work on the GPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Work")]
 pub struct TraceWork {
@@ -72,24 +73,19 @@ pub struct TraceWork {
     /// Number of the CUDA stream.
     pub stream: u64,
     /// Bytes copied or set; only for copies and memsets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Whether the host's side of a copy is pageable memory, not pinned; absent if the copy has no
     /// side on the host, or the tool does not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pageable: Option<bool>,
     /// The call that submitted it (index into `calls`), if known and listed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<u32>,
     /// Id of the launch in the profile, for kernels listed there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
     /// Regions in which it was launched (indexes into `regions`): the innermost push/pop region
     /// first, without its ancestors, then every start/end region.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<u32>,
     /// Number of the rank; absent for one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
 }
 
@@ -129,6 +125,7 @@ pub enum TraceWorkKind {
 }
 
 /// One instance of an NVTX range.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RangeEvent {
     /// Index into `names`: `name`, or `domain@name`.
@@ -136,7 +133,6 @@ pub struct RangeEvent {
     /// Start in nanoseconds since the first event.
     pub start_ns: u64,
     /// Duration in nanoseconds; absent if the range was never closed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ns: Option<u64>,
     /// Id of the thread, as the tool gives it.
     pub thread: u64,
@@ -147,10 +143,8 @@ pub struct RangeEvent {
     pub start_end: bool,
     /// The region that it is an instance of (index into `regions`), if the tool reports how ranges
     /// nest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<u32>,
     /// Number of the rank; absent for one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
 }
 

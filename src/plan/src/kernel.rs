@@ -68,10 +68,7 @@ pub fn name_of(file: &Path) -> String {
     // The text is ASCII now, so that any index is a character boundary.
     let mut name = joined.trim_matches(['.', '_', '-']).to_owned();
     name.truncate(80);
-    match name.is_empty() {
-        true => "kernel".to_owned(),
-        false => name,
-    }
+    if name.is_empty() { "kernel".to_owned() } else { name }
 }
 
 /// Whether `text` is a C identifier of at most 255 characters.

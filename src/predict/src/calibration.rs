@@ -27,6 +27,7 @@ pub struct Calibration {
 }
 
 /// The fractions of the peaks that a kernel reaches.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Efficiency {
     /// The fraction of the compute peak, above 0 and at most 1.
@@ -34,19 +35,15 @@ pub struct Efficiency {
     /// The fraction of HBM's bandwidth, above 0 and at most 1.
     pub memory: f64,
     /// The time that a launch adds, in ns. `None` uses the stated time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_ns: Option<f64>,
     /// The fraction of HBM's bandwidth that the quantization of activations reaches. `None` if
     /// this kind of kernel quantizes nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantize: Option<f64>,
     /// The time of an SM that each row of the quantization, a block, takes besides its bytes, in
     /// ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_ns: Option<f64>,
     /// The share of the softmax's time that the products do not hide. `None` if this kind of
     /// kernel has no softmax.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softmax: Option<f64>,
 }
 

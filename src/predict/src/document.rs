@@ -152,6 +152,7 @@ pub struct CheckedItem {
 }
 
 /// A kernel (`rgpu.model-kernel/1`).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct KernelDocument {
     /// Name and version of this schema: `rgpu.model-kernel/1`.
@@ -174,7 +175,6 @@ pub struct KernelDocument {
     pub time_ns: f64,
     /// The range that covers 80 % of the measured times of rows held out of the fit. Absent
     /// without a calibration.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub likely_ns: Option<[f64; 2]>,
     /// The longest term of the prediction.
     pub limited_by: LimitedBy,
@@ -182,10 +182,8 @@ pub struct KernelDocument {
     pub calibration: CalibrationState,
     /// The tile of a matrix product: rows, columns, and the number of parts that the inner dimension
     /// is split into.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tile: Option<Tile>,
     /// A measured time in relation to the bound. Absent without `--measured-us`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
     /// Remarks, as sentences.
     pub notes: Vec<String>,
@@ -205,6 +203,7 @@ pub struct Tile {
 }
 
 /// A measured time in relation to the bound.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Shares {
     /// The measured time, in ns.
@@ -212,10 +211,8 @@ pub struct Shares {
     /// The bound at the specified clock, divided by the measured time: 1 is the speed of light.
     pub of_bound: f64,
     /// The measured clock, in MHz.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<f64>,
     /// The bound at the measured clock, divided by the measured time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub of_bound_at_clock: Option<f64>,
 }
 
@@ -464,6 +461,7 @@ pub struct LlmDocument {
 }
 
 /// A load with its result.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoadPoint {
     /// Prompt length, in tokens.
@@ -473,13 +471,10 @@ pub struct LoadPoint {
     /// Number of concurrent requests.
     pub concurrency: f64,
     /// The performance. Absent if it cannot run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<Serving>,
     /// The likely ranges of its times. Absent unless everything was calibrated.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub likely: Option<LikelyServing>,
     /// Why it cannot run. Absent if it runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<String>,
 }
 
@@ -509,15 +504,14 @@ impl LikelyServing {
 }
 
 /// A choice of parallelism.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Suggestion {
     /// How the model is split over GPUs.
     pub parallelism: Parallelism,
     /// The performance. Absent if it cannot run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<Serving>,
     /// Why it cannot run. Absent if it runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<String>,
 }
 

@@ -23,6 +23,7 @@ use crate::dtype::{Dtype, MathKind};
 pub const SCHEMA: &str = "rgpu.hardware/1";
 
 /// A hardware file.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
@@ -35,14 +36,12 @@ pub struct Hardware {
     /// `nvidia` or `amd`.
     pub vendor: String,
     /// The compute capability without its dot, for example 90. Absent for other vendors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm: Option<u32>,
     /// The sources of the numbers, by the name that figures use.
     pub sources: BTreeMap<String, Source>,
     /// Number of SMs or compute units.
     pub processors: Figure,
     /// The clock at which the peaks are stated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Figure>,
     /// Number of GPUs that NVLink joins: those of a node or rack.
     pub domain: Figure,
@@ -56,18 +55,17 @@ pub struct Hardware {
 }
 
 /// The source of numbers.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// The title of the document and the position in it.
     pub title: String,
     /// The address of the document.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The day it was read, as YYYY-MM-DD.
     pub date: String,
     /// A remark for the reader of the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
@@ -123,6 +121,7 @@ pub enum ComputePath {
 }
 
 /// A peak rate.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Peak {
@@ -137,7 +136,6 @@ pub struct Peak {
     /// The unit of the value.
     pub unit: Unit,
     /// The clock of this rate in MHz, if it is not the file's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<f64>,
     /// How it was obtained.
     #[serde(default)]
@@ -145,7 +143,6 @@ pub struct Peak {
     /// The name of its source, a key of `sources`.
     pub source: String,
     /// A remark for the reader of the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
@@ -174,16 +171,15 @@ pub enum Tier {
 }
 
 /// The size and speed of a level of memory.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
     /// The level of the hierarchy, e.g. `l2` or `hbm`.
     pub tier: Tier,
     /// The capacity. Absent if not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Figure>,
     /// The read bandwidth. Absent if not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Figure>,
 }
 
@@ -254,9 +250,10 @@ impl Hardware {
     /// The text is not of this form or version.
     pub fn parse(text: &str) -> Result<Self, HardwareError> {
         let hardware: Self = toml::from_str(text)?;
-        match hardware.schema == SCHEMA {
-            true => Ok(hardware),
-            false => Err(HardwareError::Schema(hardware.schema)),
+        if hardware.schema == SCHEMA {
+            Ok(hardware)
+        } else {
+            Err(HardwareError::Schema(hardware.schema))
         }
     }
 
@@ -289,10 +286,7 @@ impl Hardware {
     pub fn capacity(&self, tier: Tier) -> Option<f64> {
         let figure = self.memory(tier)?.capacity.as_ref()?;
         let value = figure.unit.base(figure.value);
-        match figure.unit.is_per_sm() {
-            true => Some(value * self.processors.value),
-            false => Some(value),
-        }
+        if figure.unit.is_per_sm() { Some(value * self.processors.value) } else { Some(value) }
     }
 
     /// The rate of all links of a kind in one direction, in B/s.

@@ -175,9 +175,12 @@ pub fn check_parallelism(
     gpu: &Gpu,
 ) -> Result<(), PlacementError> {
     let Parallelism { tp, pp, ep, dp_attention, .. } = deployment.parallelism;
-    let split = |what, size: f64, ways: u32| match size % f64::from(ways) == 0.0 {
-        true => Ok(()),
-        false => Err(PlacementError::Split { what, size, ways, allowed: divisors(size) }),
+    let split = |what, size: f64, ways: u32| {
+        if size % f64::from(ways) == 0.0 {
+            Ok(())
+        } else {
+            Err(PlacementError::Split { what, size, ways, allowed: divisors(size) })
+        }
     };
     if pp as usize > model.order.len() || pp == 0 || tp == 0 {
         return Err(PlacementError::Stages { layers: model.order.len(), stages: pp });

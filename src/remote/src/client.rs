@@ -37,15 +37,9 @@ pub use job_stdin::JobStdin;
 #[async_trait::async_trait]
 pub trait StreamOpener: Send + Sync {
     /// Connects to one more agent.
-    ///
-    /// # Errors
-    /// The host refuses, or the link is gone.
     async fn open(&self) -> Result<AgentStream, RemoteError>;
 
     /// Starts an agent with another command from the same host. Only connections over ssh can.
-    ///
-    /// # Errors
-    /// As for [`Self::open`].
     async fn open_with(&self, _: &AgentStart) -> Result<AgentStream, RemoteError> {
         let what = "this connection starts no other command".to_owned();
         Err(RemoteError::ProtocolViolation { what })
@@ -116,9 +110,6 @@ impl Drop for Lease {
 
 impl Session {
     /// Exchanges hellos with the agent over `wire` and sends it the user's settings.
-    ///
-    /// # Errors
-    /// The agent does not answer, or speaks another protocol generation.
     pub async fn start(
         wire: AgentStream,
         streams: Arc<dyn StreamOpener>,
@@ -162,9 +153,6 @@ impl Session {
     }
 
     /// Waits for the agent's hello. Requests sent before it wait too.
-    ///
-    /// # Errors
-    /// The agent does not start, does not answer, or speaks another protocol generation.
     pub async fn wait_for_hello(&mut self) -> Result<(), RemoteError> {
         if self.agent.is_none() {
             self.is_answer_pending = true;
@@ -220,9 +208,6 @@ impl Session {
     }
 
     /// The agent's facts about its host, with the answers to `probes`.
-    ///
-    /// # Errors
-    /// The link fails, or the agent refuses.
     pub async fn facts(&mut self, probes: Vec<Probe>) -> Result<AgentFacts, RemoteError> {
         let doing = "asking for the host's facts";
         let request = Request { name: "facts", doing, limit: limits::FACTS_TIMEOUT };
@@ -233,9 +218,6 @@ impl Session {
     }
 
     /// The user's jobs on this host, newest first.
-    ///
-    /// # Errors
-    /// The link fails, or the agent refuses.
     pub async fn jobs(&mut self) -> Result<HostJobs, RemoteError> {
         let request =
             Request { name: "jobs", doing: "listing jobs", limit: limits::ANSWER_TIMEOUT };
@@ -248,9 +230,6 @@ impl Session {
     }
 
     /// The plan of a job on this host.
-    ///
-    /// # Errors
-    /// The link fails, or `no_such_job`.
     pub async fn plan(&mut self, job: &str) -> Result<Plan, RemoteError> {
         let request =
             Request { name: "plan", doing: "asking for a plan", limit: limits::ANSWER_TIMEOUT };
@@ -261,9 +240,6 @@ impl Session {
     }
 
     /// Removes an ended job's folder from the host.
-    ///
-    /// # Errors
-    /// The link fails, or the agent refuses because the job runs.
     pub async fn remove_job(&mut self, job: &str) -> Result<(), RemoteError> {
         let request =
             Request { name: "forget", doing: "removing a job", limit: limits::ANSWER_TIMEOUT };
@@ -275,18 +251,12 @@ impl Session {
 
     /// Requests that the host removes an ended job whose files have all been fetched. Does not wait
     /// for the answer: the host sweeps leftover folders later.
-    ///
-    /// # Errors
-    /// The link fails.
     pub fn request_job_removal(&mut self, job: &str) -> Result<(), RemoteError> {
         self.send_hello()?;
         self.conversation.writer.message(&ToAgent::Forget { job: job.to_owned() })
     }
 
     /// Follows a job from event `from_seq` on; `had` says how much of its output is already here.
-    ///
-    /// # Errors
-    /// The link fails, or `no_such_job`.
     pub async fn attach(
         &mut self,
         job: &str,
@@ -368,9 +338,6 @@ impl Session {
     }
 
     /// Asks the agent to stop the job and all its processes. The job's terminal event confirms it.
-    ///
-    /// # Errors
-    /// The link fails.
     pub fn cancel(&mut self) -> Result<(), RemoteError> {
         match self.backlog.job() {
             Some(job) => self.conversation.writer.message(&ToAgent::Cancel { job: job.to_owned() }),
@@ -387,9 +354,6 @@ impl Session {
     }
 
     /// Stops following the job, which continues under its own limits.
-    ///
-    /// # Errors
-    /// The link fails, or `no_such_job`.
     pub async fn detach(&mut self) -> Result<(), RemoteError> {
         let Some(job) = self.backlog.stop_following() else { return Ok(()) };
         self.lease = None;

@@ -82,9 +82,6 @@ pub struct AgentStart {
 
 impl AgentStart {
     /// For a remote, with the agent's program at `agent`. Reads the program: blocks.
-    ///
-    /// # Errors
-    /// The program is missing, or a setting cannot be quoted for every shell.
     pub fn new(spec: &RemoteSpec, agent: &Path) -> Result<Self, RemoteError> {
         let program = std::fs::read(agent)
             .map_err(|source| RemoteError::UnreadableAgent { path: agent.to_owned(), source })?;
@@ -129,9 +126,6 @@ impl AgentStart {
 
     /// Talks to the start command until the agent's first line arrives. The first reply may take up
     /// to `login`.
-    ///
-    /// # Errors
-    /// The agent cannot be installed or does not start.
     pub async fn run(
         &self,
         mut wire: AgentStream,
@@ -158,9 +152,6 @@ impl AgentStart {
 
     /// As [`Self::run`], for a stream on which frames were already sent. If the agent has to be
     /// installed, those frames were lost, and `early_frames` is set before the upload.
-    ///
-    /// # Errors
-    /// As for [`Self::run`].
     pub(super) async fn run_after_first_frames(
         &self,
         reader: &mut FrameReader,
@@ -194,9 +185,6 @@ impl AgentStart {
     }
 
     /// Waits for the first line of another agent on a host that already has the program.
-    ///
-    /// # Errors
-    /// The program is no longer there, or it does not start.
     pub async fn wait_for_agent(
         &self,
         mut wire: AgentStream,
@@ -232,9 +220,6 @@ pub(super) enum EarlyFrames {
 }
 
 /// Waits for the first line of an agent that was started directly.
-///
-/// # Errors
-/// The agent does not start.
 pub async fn await_magic(
     mut wire: AgentStream,
     user_prompt: &dyn UserPrompt,
@@ -249,9 +234,6 @@ pub async fn await_magic(
 }
 
 /// Refuses settings that this kind of remote does not have.
-///
-/// # Errors
-/// Names the first such setting.
 pub fn refuse_unknown_options(spec: &RemoteSpec, known: &[&str]) -> Result<(), RemoteError> {
     match spec.options.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(RemoteError::Setting {

@@ -209,12 +209,13 @@ impl RemoteError {
             let is_missing = ["not found", "No such file"].iter().any(|text| error.contains(text));
             is_missing && !error.contains("shared librar") && !error.contains("GLIBC_")
         });
-        match is_loader_missing {
-            true => Self::Unfit {
+        if is_loader_missing {
+            Self::Unfit {
                 why: "the host lacks glibc's loader; is it a musl system (Alpine)?".to_owned(),
                 arch: None,
-            },
-            false => Self::NoFolder { tried },
+            }
+        } else {
+            Self::NoFolder { tried }
         }
     }
 
@@ -433,9 +434,6 @@ pub(super) fn because(failure: Failure, error: &dyn std::error::Error) -> Failur
 /// Adds the remote to an error.
 pub trait OnRemote<T> {
     /// Turns an error into a [`Failure`] of this remote.
-    ///
-    /// # Errors
-    /// The error itself, as a failure.
     fn on(self, remote: &dyn Remote) -> Result<T, Failure>;
 }
 

@@ -60,9 +60,6 @@ pub struct FetchOutcome {
 }
 
 /// Opens the folder of a file that the caller names by its path. Returns it with the file's name.
-///
-/// # Errors
-/// Our disk fails.
 pub(super) fn open_parent(dest: &Path) -> Result<(Folder, PathBuf), RemoteError> {
     let parent = dest.parent().unwrap_or(Path::new(""));
     let folder = Folder::open(parent)
@@ -89,9 +86,6 @@ impl Session {
     }
 
     /// As [`Session::fetch`], to a path below an open folder.
-    ///
-    /// # Errors
-    /// As [`Session::fetch`].
     pub(crate) async fn fetch_into(
         &mut self,
         file: &RemoteFile,

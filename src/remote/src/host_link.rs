@@ -51,9 +51,6 @@ pub struct HostLink {
 
 impl HostLink {
     /// Connects and waits for the agent's hello. Does not retry.
-    ///
-    /// # Errors
-    /// As for [`Remote::connect`] and [`Session::wait_for_hello`].
     pub async fn connect(
         remote: Arc<dyn Remote>,
         options: ConnectOptions,
@@ -67,9 +64,6 @@ impl HostLink {
 
     /// Connects, and lets the first request wait for the agent, which saves a round trip. That
     /// request reports any failure to start the agent.
-    ///
-    /// # Errors
-    /// As for [`Remote::connect`].
     pub async fn begin(
         remote: Arc<dyn Remote>,
         options: ConnectOptions,

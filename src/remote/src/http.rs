@@ -76,9 +76,6 @@ pub(super) async fn send(
 }
 
 /// The next bytes of a response; `None` at its end.
-///
-/// # Errors
-/// If the link fails, or nothing arrives within `limit`.
 pub(super) async fn next_chunk(
     response: &mut Response,
     limit: Duration,
@@ -91,9 +88,6 @@ pub(super) async fn next_chunk(
 }
 
 /// Reads the body of a response.
-///
-/// # Errors
-/// If the link fails, or the body is longer than `max_bytes` or takes longer than `limit`.
 pub(super) async fn read_body(
     response: Response,
     max_bytes: usize,

@@ -15,13 +15,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 /// The secret of an account of a service. Blocks: the keychain may ask the user.
-///
-/// # Errors
-/// There is no such secret, or the keychain cannot be read.
 pub(super) fn secret(service: &str, account: &str) -> Result<String, CredentialError> {
-    let (program, args) = match cfg!(target_os = "macos") {
-        true => ("security", &["find-generic-password", "-w", "-s", service, "-a", account][..]),
-        false => ("secret-tool", &["lookup", "service", service, "account", account][..]),
+    let (program, args) = if cfg!(target_os = "macos") {
+        ("security", &["find-generic-password", "-w", "-s", service, "-a", account][..])
+    } else {
+        ("secret-tool", &["lookup", "service", service, "account", account][..])
     };
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -46,11 +44,10 @@ fn keychain_error(why: String, hint_start: &str) -> CredentialError {
 
 /// The command that stores a secret.
 fn store_command(service: &str, account: &str) -> String {
-    match cfg!(target_os = "macos") {
-        true => format!("`security add-generic-password -s {service} -a {account} -w`"),
-        false => {
-            format!("`secret-tool store --label={service} service {service} account {account}`")
-        }
+    if cfg!(target_os = "macos") {
+        format!("`security add-generic-password -s {service} -a {account} -w`")
+    } else {
+        format!("`secret-tool store --label={service} service {service} account {account}`")
     }
 }
 
@@ -88,12 +85,13 @@ fn answer(
         return Ok(Some(value));
     }
     let message = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
-    match message.is_empty() || message.contains("could not be found") {
-        true => Ok(None),
-        false => Err(keychain_error(
+    if message.is_empty() || message.contains("could not be found") {
+        Ok(None)
+    } else {
+        Err(keychain_error(
             format!("the keychain cannot be asked: {}", foreign_text::excerpt(&message)),
             "it needs a desktop's session, with a D-Bus;",
-        )),
+        ))
     }
 }
 

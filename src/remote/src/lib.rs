@@ -86,9 +86,6 @@ pub trait Remote: Send + Sync {
     fn transport(&self) -> &'static str;
 
     /// Brings up an agent. May return before the agent's hello: [`Session::wait_for_hello`] waits for it.
-    ///
-    /// # Errors
-    /// [`RemoteError`] says which side failed.
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError>;
 
     /// The provider's bills since the last call.
@@ -98,9 +95,6 @@ pub trait Remote: Send + Sync {
 
     /// Connects to the app that the user deployed, checks that its version is ours, and returns
     /// that version. `None`: this kind of remote has no deployed app.
-    ///
-    /// # Errors
-    /// [`RemoteError`] says which side failed.
     async fn check_deployed_app(&self, _: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
         Ok(None)
     }

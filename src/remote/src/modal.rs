@@ -28,9 +28,6 @@ pub const PLAIN: RemoteKind =
 const CA: &str = "ca_file";
 
 /// The address that the settings store for an app at `url`.
-///
-/// # Errors
-/// The URL has no scheme that we know.
 pub fn address(url: &str) -> Result<String, RemoteError> {
     if let Some(rest) = url.strip_prefix("https://") {
         return Ok(format!("modal://{rest}"));

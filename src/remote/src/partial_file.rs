@@ -66,9 +66,6 @@ pub(super) struct WrittenFile {
 
 impl PartialArtifact {
     /// Opens the file and resumes from the bytes that an earlier try left.
-    ///
-    /// # Errors
-    /// Our disk fails.
     pub(super) fn open(
         remote_file: &RemoteFile,
         (folder, dest): (&Folder, &Path),
@@ -90,9 +87,6 @@ impl PartialArtifact {
     }
 
     /// Appends the next bytes: complete pieces, except at the end of the file.
-    ///
-    /// # Errors
-    /// Our disk fails.
     pub(super) async fn add(&mut self, bytes: Vec<u8>) -> Result<(), RemoteError> {
         self.len += bytes.len() as u64;
         match self.to_writer.send(bytes).await {
@@ -103,9 +97,6 @@ impl PartialArtifact {
     }
 
     /// Waits until everything is written.
-    ///
-    /// # Errors
-    /// Our disk or the writer fails.
     pub(super) async fn written(mut self) -> Result<WrittenFile, RemoteError> {
         // Dropping the sender tells the thread that no more pieces come.
         self.to_writer = mpsc::channel(1).0;
@@ -182,9 +173,6 @@ impl WrittenFile {
     }
 
     /// Checks the digest and renames the file to its destination.
-    ///
-    /// # Errors
-    /// [`RemoteError::Damaged`], or our disk fails.
     pub(super) fn finish(self, remote_file: &RemoteFile) -> Result<FetchOutcome, RemoteError> {
         let Self { file, folder, part, dest, check, sync, copy } = self;
         if let Err(error) = check.verify(remote_file) {

@@ -48,9 +48,6 @@ impl PieceDigests {
     }
 
     /// Continues in threads.
-    ///
-    /// # Errors
-    /// No thread can be started.
     pub(super) fn start_threads<'s>(
         self,
         threads: &'s Scope<'s, '_>,
@@ -121,9 +118,6 @@ impl HashThreads<'_> {
     }
 
     /// Waits until everything is hashed.
-    ///
-    /// # Errors
-    /// A thread has failed.
     pub(super) fn end(self) -> io::Result<PieceDigests> {
         drop(self.to);
         (self.end)()

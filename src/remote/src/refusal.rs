@@ -37,9 +37,10 @@ impl PlatformError {
             body => failure.cause(body),
         };
         // A remote given by its address has no name yet.
-        let hint = match remote.contains("://") {
-            true => self.hint.replace("REMOTE URL", &format!("NAME {remote}")),
-            false => self.hint.to_owned(),
+        let hint = if remote.contains("://") {
+            self.hint.replace("REMOTE URL", &format!("NAME {remote}"))
+        } else {
+            self.hint.to_owned()
         };
         let hint = hint.replace("REMOTE", remote);
         if hint.is_empty() { failure } else { failure.hint(hint) }

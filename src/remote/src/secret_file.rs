@@ -18,9 +18,6 @@ pub struct CredentialError {
 }
 
 /// Reads a file that only its user can read.
-///
-/// # Errors
-/// The file cannot be read, or others can read it.
 pub fn read_private(path: &Path) -> Result<String, CredentialError> {
     let shown = path.display();
     let read_error = |e: std::io::Error| CredentialError {

@@ -76,9 +76,10 @@ impl SentRecord {
         }
         let mut options = OpenOptions::new();
         options.mode(0o600);
-        let mut file = match known_bytes > MAX_RECORD_BYTES {
-            true => options.write(true).create(true).truncate(true).open(&self.0)?,
-            false => options.append(true).create(true).open(&self.0)?,
+        let mut file = if known_bytes > MAX_RECORD_BYTES {
+            options.write(true).create(true).truncate(true).open(&self.0)?
+        } else {
+            options.append(true).create(true).open(&self.0)?
         };
         // One write, so that two concurrent runs do not mix their lines.
         let lines: String = digests.iter().map(|digest| format!("{digest}\n")).collect();

@@ -258,9 +258,10 @@ impl Slurm {
             *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end.clone());
             let was_used = state.has_connected || request.host_use == HostUse::Existing;
             // A lost node has told nothing of the end, and never will.
-            return match was_used && !end.is_lost_node() {
-                true => self.results(state, options, &options.run).await,
-                false => Err(end.into()),
+            return if was_used && !end.is_lost_node() {
+                self.results(state, options, &options.run).await
+            } else {
+                Err(end.into())
             };
         }
     }

@@ -42,6 +42,7 @@ impl std::str::FromStr for Transport {
 
 /// One `[remote.NAME]` table. Only the user's own configuration may define one; a project's file
 /// may only name a remote.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteSpec {
@@ -51,13 +52,10 @@ pub struct RemoteSpec {
     /// `local`, `ssh://[user@]host[:port]`, or an alias of `~/.ssh/config`.
     pub url: String,
     /// Jump hosts, as in ssh's `ProxyJump`: `[user@]host[:port]`, separated by commas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump: Option<String>,
     /// The key file for the login, tried before those of `~/.ssh/config`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<PathBuf>,
     /// The ssh configuration file to use instead of `~/.ssh/config`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_config: Option<PathBuf>,
     /// Folders on the host that are searched for tools before PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -72,10 +70,8 @@ pub struct RemoteSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
     /// The folder on the host for the agent's program, tried before the default ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_folder: Option<String>,
     /// The price in US dollars per hour, from which runs compute their cost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_per_hour: Option<Price>,
     /// Settings of one kind of remote; opening the remote rejects unknown ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -131,9 +127,6 @@ impl RemoteSpec {
     }
 
     /// Makes the remote without connecting.
-    ///
-    /// # Errors
-    /// The address or a setting is invalid.
     pub fn open(&self) -> Result<Box<dyn Remote>, RemoteError> {
         match self.kind() {
             Some(kind) => (kind.open)(self),

@@ -170,9 +170,6 @@ impl FrameReader {
     }
 
     /// Waits for more bytes and returns their number; 0: the stream has ended.
-    ///
-    /// # Errors
-    /// The transport's read error.
     pub async fn fill(&mut self) -> std::io::Result<usize> {
         if self.used > 0 {
             self.buffer.drain(..self.used);
@@ -187,9 +184,10 @@ impl FrameReader {
         };
         let Some(mut group) = groups.recv().await else { return Ok(0) };
         let len = group.len();
-        match self.buffer.is_empty() {
-            true => self.buffer = group,
-            false => self.buffer.append(&mut group),
+        if self.buffer.is_empty() {
+            self.buffer = group
+        } else {
+            self.buffer.append(&mut group)
         }
         Ok(len)
     }
@@ -206,9 +204,6 @@ impl FrameReader {
 
     /// Appends the next frame's body to `body` and returns its kind; `None`: the stream ended
     /// between two frames.
-    ///
-    /// # Errors
-    /// As for [`Self::frame`].
     pub async fn next_into(
         &mut self,
         body: &mut Vec<u8>,
@@ -325,9 +320,6 @@ impl FrameWriter {
     }
 
     /// Sends one message ahead of all waiting bytes. Never blocks.
-    ///
-    /// # Errors
-    /// [`RemoteError::LinkCut`] when the stream is gone.
     pub fn message<M: Serialize>(&self, message: &M) -> Result<(), RemoteError> {
         let encoded = group(message, FrameKind::Blob, &[])?;
         if let Some(early) = &mut *self.early() {
@@ -337,9 +329,6 @@ impl FrameWriter {
     }
 
     /// Sends bytes that are not a frame ahead of all waiting bytes. Never blocks.
-    ///
-    /// # Errors
-    /// As for [`FrameWriter::message`].
     pub(super) fn raw(&self, bytes: &[u8]) -> Result<(), RemoteError> {
         self.send_encoded(bytes.to_vec())
     }
@@ -355,9 +344,6 @@ impl FrameWriter {
     }
 
     /// Sends the copies again, because no agent read the messages.
-    ///
-    /// # Errors
-    /// As for [`FrameWriter::message`].
     pub(super) fn repeat(&self) -> Result<(), RemoteError> {
         let early = self.early().take().unwrap_or_default();
         self.send_encoded(early)
@@ -375,9 +361,6 @@ impl FrameWriter {
     /// Sends a message and the bytes it announces, after those sent earlier. No other message comes
     /// between them, and a dropped future has sent all of it or nothing. Waits while earlier bytes
     /// wait: read from the stream meanwhile.
-    ///
-    /// # Errors
-    /// [`RemoteError::LinkCut`] when the stream is gone.
     pub async fn send_with_bytes<M: Serialize>(
         &self,
         message: &M,

@@ -57,9 +57,6 @@ const STREAM_OPEN_POLL: Duration = Duration::from_millis(5);
 /// Reads the bytes of a bundle.
 pub trait BlobReader: Send + Sync {
     /// The uncompressed bytes of a blob, at most [`BLOB_BYTES`].
-    ///
-    /// # Errors
-    /// The file is gone or cannot be read.
     fn open(&self, digest: &Digest) -> io::Result<Vec<u8>>;
 }
 
@@ -126,9 +123,10 @@ impl Session {
         let mut uploaded = UploadTotals::default();
         let total_bytes = submission.plan.files.iter().map(|file| file.size).sum();
         let knew_agent = self.agent().is_some();
-        let mut opening = match total_bytes > EARLY_OPEN_MIN_BYTES {
-            true => self.open_streams(total_bytes, MAX_UPLOAD_STREAMS),
-            false => Vec::new(),
+        let mut opening = if total_bytes > EARLY_OPEN_MIN_BYTES {
+            self.open_streams(total_bytes, MAX_UPLOAD_STREAMS)
+        } else {
+            Vec::new()
         };
         let mut early = self.send_early(submission, &mut opening);
         let mut rounds = 0;
@@ -425,9 +423,10 @@ fn pack(blobs: &dyn BlobReader, digest: Digest) -> Result<PackedBlob, RemoteErro
         let source = io::Error::other(format!("a blob of {size} bytes"));
         return Err(RemoteError::Blob { digest, source });
     }
-    let packed = match might_shrink(&plain) {
-        true => zstd::bulk::compress(&plain, 1).ok().filter(|z| shrinks(z, &plain)),
-        false => None,
+    let packed = if might_shrink(&plain) {
+        zstd::bulk::compress(&plain, 1).ok().filter(|z| shrinks(z, &plain))
+    } else {
+        None
     };
     let zstd = packed.is_some();
     let bytes = packed.unwrap_or(plain);

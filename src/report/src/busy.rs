@@ -31,10 +31,8 @@ struct GpuBusyTime {
 
 impl GpuBusyTime {
     fn new(device: &DeviceTime, starts_up: bool) -> Self {
-        let (tuning_ns, start_up_ns) = match starts_up {
-            true => (device.tuning_ns, device.start_up_ns()),
-            false => (0, 0),
-        };
+        let (tuning_ns, start_up_ns) =
+            if starts_up { (device.tuning_ns, device.start_up_ns()) } else { (0, 0) };
         Self {
             busy_ns: device.busy_ns.saturating_sub(tuning_ns),
             span_ns: device.span_ns,

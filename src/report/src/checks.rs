@@ -72,9 +72,10 @@ pub(super) fn cause(cause: &SanitizerCause, names: &KernelLabels<'_>) -> String 
         (Some(file), None) => format!("{file}: "),
         _ => String::new(),
     };
-    let kernel = match cause.kernel.is_empty() {
-        true => String::new(),
-        false => format!(" in {}", names.name(&cause.kernel)),
+    let kernel = if cause.kernel.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", names.name(&cause.kernel))
     };
     let count = if cause.count > 1 { format!(" ({} times)", cause.count) } else { String::new() };
     format!("{at}{}{kernel}{count}", cause.text)

@@ -78,10 +78,8 @@ fn subtitle(subject: &ReportInput<'_>) -> String {
     let profile = subject.profile;
     let started = super::timestamp(&profile.run.started);
     let (mode, rung) = (&profile.run.mode, profile.rung.as_str());
-    let mode = match rung.is_empty() || rung == mode {
-        true => mode.clone(),
-        false => format!("{mode}, rung {rung}"),
-    };
+    let mode =
+        if rung.is_empty() || rung == mode { mode.clone() } else { format!("{mode}, rung {rung}") };
     let parts = [profile.device.as_deref().unwrap_or_default(), &mode, &started];
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · ")
 }

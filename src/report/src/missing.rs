@@ -35,9 +35,10 @@ pub(super) fn texts<'a>(
         }
     }
     let text = |(gap, subjects, rest): (&'a Gap, Vec<String>, &str)| {
-        let text = match subjects.is_empty() {
-            true => rest.to_owned(),
-            false => format!("{}: {rest}", subjects.join(", ")),
+        let text = if subjects.is_empty() {
+            rest.to_owned()
+        } else {
+            format!("{}: {rest}", subjects.join(", "))
         };
         MissingText { code: &gap.code, text }
     };
@@ -122,9 +123,10 @@ fn metric_label(name: &str) -> Option<String> {
     let mut parts = rest.split('.');
     let counter = expand_abbreviations(parts.next()?);
     let rollup: Vec<String> = parts.map(expand_abbreviations).collect();
-    Some(match rollup.is_empty() {
-        true => format!("{unit}: {counter}"),
-        false => format!("{unit}: {counter} ({})", rollup.join(", ")),
+    Some(if rollup.is_empty() {
+        format!("{unit}: {counter}")
+    } else {
+        format!("{unit}: {counter} ({})", rollup.join(", "))
     })
 }
 

@@ -26,10 +26,7 @@ pub fn verdict_color(word: &str) -> Option<&'static str> {
 impl Style {
     /// The text in this colour (SGR parameters), if colours are enabled.
     pub fn paint(&self, sgr: &str, text: &str) -> String {
-        match self.color {
-            true => format!("\u{1b}[{sgr}m{text}\u{1b}[0m"),
-            false => text.to_owned(),
-        }
+        if self.color { format!("\u{1b}[{sgr}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
     /// The text with each verdict and failed state in its colour. It takes tables that are already

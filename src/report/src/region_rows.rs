@@ -201,9 +201,10 @@ fn distinct_labels(names: Vec<String>) -> Vec<String> {
 /// A region's name in one row of text.
 pub(super) fn short_region(name: &str) -> Cow<'_, str> {
     let name = short_xla(name);
-    match name.chars().count() <= MAX_COLUMNS {
-        true => name,
-        false => Cow::Owned(cut_middle(&name, MAX_COLUMNS)),
+    if name.chars().count() <= MAX_COLUMNS {
+        name
+    } else {
+        Cow::Owned(cut_middle(&name, MAX_COLUMNS))
     }
 }
 
@@ -224,10 +225,7 @@ pub(super) fn short_xla(name: &str) -> Cow<'_, str> {
         out += &format!("{before}:{value}");
         rest = after;
     }
-    match out.is_empty() {
-        true => Cow::Borrowed(name),
-        false => Cow::Owned(out + rest),
-    }
+    if out.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(out + rest) }
 }
 
 #[cfg(test)]

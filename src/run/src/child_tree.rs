@@ -63,9 +63,6 @@ pub struct TreeWatch {
 
 impl TreeWatch {
     /// Listens for ended children and SIGTERM; with `is_foreground` also for SIGINT and SIGHUP.
-    ///
-    /// # Errors
-    /// Signals cannot be handled.
     pub fn listen(is_foreground: bool) -> io::Result<Self> {
         process_tree::become_subreaper();
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -92,9 +89,10 @@ impl TreeWatch {
         let (child, listeners) = (&mut self.child, &mut self.terminate);
         let terminate = std::future::poll_fn(|context| {
             let mut polled = listeners.iter_mut().map(|listener| listener.poll_recv(context));
-            match polled.any(|poll| poll.is_ready()) {
-                true => std::task::Poll::Ready(()),
-                false => std::task::Poll::Pending,
+            if polled.any(|poll| poll.is_ready()) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
             }
         });
         self.runtime.block_on(async {

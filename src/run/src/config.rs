@@ -146,9 +146,6 @@ pub const LOCAL: &str = "local";
 
 impl Config {
     /// Loads the settings for `cwd`. `home_config` is the user's configuration folder.
-    ///
-    /// # Errors
-    /// A file exists but cannot be read, is not TOML, or has unknown keys.
     pub fn load(cwd: &Path, home_config: &Path, env: &Environment) -> Result<Self> {
         let user_file = env.config.clone().unwrap_or_else(|| home_config.join("rgpu/config.toml"));
         let (own, ignored): (Vec<_>, Vec<_>) = cwd
@@ -323,9 +320,6 @@ impl Config {
     }
 
     /// Adds or replaces a remote in the user's file.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
     pub fn add_remote(&self, name: &str, spec: &RemoteSpec, make_default: bool) -> Result<()> {
         // Serialised with the crate that reads it, then parsed for editing.
         let text = toml::to_string(spec).map_err(|e| bad_file(&self.user_file, &e.to_string()))?;
@@ -352,9 +346,6 @@ impl Config {
     }
 
     /// Removes a remote; returns whether it existed.
-    ///
-    /// # Errors
-    /// As for [`Config::add_remote`].
     pub fn remove_remote(&self, name: &str) -> Result<bool> {
         let mut existed = false;
         self.edit(|doc| {
@@ -369,9 +360,6 @@ impl Config {
     }
 
     /// Sets the default remote in the user's file.
-    ///
-    /// # Errors
-    /// As for [`Config::add_remote`].
     pub fn set_default(&self, name: &str) -> Result<()> {
         self.edit(|doc| doc["default_remote"] = toml_edit::value(name))
     }

@@ -23,18 +23,12 @@ const ANY_VALUE_BYTES: usize = 80;
 const ANY_OBJECT_BYTES: usize = 250;
 
 /// Reads a document whose form is not known.
-///
-/// # Errors
-/// As [`from_slice`].
 pub fn any_from_slice(text: &[u8]) -> serde_json::Result<serde_json::Value> {
     check_any(text)?;
     serde_json::from_slice(text)
 }
 
 /// Checks the memory of a document whose form is not known.
-///
-/// # Errors
-/// The text has more values than a text of its size may have.
 pub fn check_any(text: &[u8]) -> serde_json::Result<()> {
     let mut budget = MemoryBudget::of(text.len());
     // The texts of all strings. A budget is larger than this part of it.

@@ -90,9 +90,6 @@ pub struct LoopRow {
 impl Loops {
     /// Opens the loops of a project, and creates the database if there is none. `own_ids` lists the
     /// ids of the user's own state databases.
-    ///
-    /// # Errors
-    /// [`LoopError::State`].
     pub fn open(project: &Path, own_ids: &Path) -> Result<Self, LoopError> {
         Self::of(StateDb::open(project, own_ids)?, project)
     }
@@ -144,9 +141,6 @@ impl Loops {
     }
 
     /// A loop by its id or the beginning of it; without one, the newest.
-    ///
-    /// # Errors
-    /// [`LoopError::NoLoop`], [`LoopError::Ambiguous`], [`LoopError::State`].
     pub fn find(&self, id: Option<&str>) -> Result<LoopRow, LoopError> {
         if let Some(beginning) = id {
             let ids = self.ids_with(beginning)?;
@@ -168,9 +162,6 @@ impl Loops {
     }
 
     /// The ids with this beginning, newest first.
-    ///
-    /// # Errors
-    /// [`LoopError::State`].
     pub fn ids_with(&self, beginning: &str) -> Result<Vec<String>, LoopError> {
         let query = "SELECT name FROM loop WHERE substr(name, 1, length(?1)) = ?1 ORDER BY id DESC";
         let mut query = self.db.connection().prepare(query).map_err(sql_error("read"))?;
@@ -179,9 +170,6 @@ impl Loops {
     }
 
     /// The iterations of a loop that have ended, oldest first.
-    ///
-    /// # Errors
-    /// [`LoopError::State`].
     pub fn iterations(&self, number: i64) -> Result<Vec<IterationRecord>, LoopError> {
         let mut query = self
             .db
@@ -196,9 +184,6 @@ impl Loops {
 
     /// Asks a loop to stop. The first request ends what runs and measures the best against the
     /// start; the second leaves that out.
-    ///
-    /// # Errors
-    /// [`LoopError::State`].
     pub fn ask_to_stop(&mut self, number: i64) -> Result<(), LoopError> {
         let transaction = self.db.begin()?;
         let event =
@@ -228,9 +213,10 @@ impl Loops {
         if is_over || iteration == 0 || iteration != row.state.iteration {
             return Err(LoopError::WrongState {
                 id: row.id.clone(),
-                state: match is_over {
-                    true => "has stopped".to_owned(),
-                    false => format!("is in iteration {}", row.state.iteration),
+                state: if is_over {
+                    "has stopped".to_owned()
+                } else {
+                    format!("is in iteration {}", row.state.iteration)
                 },
                 hint: "`--iter` is the iteration of the prompt".to_owned(),
             });
@@ -241,9 +227,6 @@ impl Loops {
 
     /// Removes the loops that have stopped, but not the `keep` newest of them: their folders, their
     /// commits' refs and their rows. Returns their ids, oldest first. Their events stay.
-    ///
-    /// # Errors
-    /// [`LoopError::Io`], [`LoopError::State`].
     pub fn prune(&mut self, keep: usize) -> Result<Vec<String>, LoopError> {
         let mut stopped = Vec::new();
         for id in self.ids_with("")? {

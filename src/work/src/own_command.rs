@@ -64,19 +64,15 @@ pub struct OwnProgram {
 }
 
 /// Checks a value that is an argument of its own: a flag in its place would change the command.
-///
-/// # Errors
-/// A usage error that names the value.
 pub fn check_argument(name: &str, text: &str) -> Result<()> {
-    match text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
-        true => {
-            let what = format!(
-                "`{name}` cannot be `{text}`: it must not be empty, begin with `-` or have control \
+    if text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
+        let what = format!(
+            "`{name}` cannot be `{text}`: it must not be empty, begin with `-` or have control \
                  characters"
-            );
-            Err(Failure::new(Exit::Usage, "wrong_argument", what))
-        }
-        false => Ok(()),
+        );
+        Err(Failure::new(Exit::Usage, "wrong_argument", what))
+    } else {
+        Ok(())
     }
 }
 
@@ -104,9 +100,6 @@ impl CommandResult {
     }
 
     /// The document of a command that did its work.
-    ///
-    /// # Errors
-    /// The command's own failure, or that it printed nothing.
     pub fn into_document(self) -> Result<Value> {
         if let Some(failure) = self.failure() {
             return Err(failure);
@@ -222,9 +215,6 @@ impl CommandRegistry {
     }
 
     /// Starts a command and remembers it.
-    ///
-    /// # Errors
-    /// It cannot be started, or too many run already.
     pub fn start(&self, name: &str, line: CommandLine, own: &OwnProgram) -> Result<RunningCommand> {
         let mut commands = self.lock();
         if commands.len() >= MAX_RUNNING {

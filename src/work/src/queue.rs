@@ -69,18 +69,12 @@ pub struct Queue {
 impl Queue {
     /// Opens the queue of a project, and creates it if there is none. `own_ids` lists the ids of the
     /// user's own state databases.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn open(project: &Path, own_ids: &Path) -> Result<Self, QueueError> {
         let db = StateDb::open(project, own_ids)?;
         Ok(Self { db, project: project.to_owned(), own_ids: own_ids.to_owned() })
     }
 
     /// Opens the queue of a project.
-    ///
-    /// # Errors
-    /// [`QueueError::NoQueue`], [`QueueError::State`].
     pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Self, QueueError> {
         match StateDb::open_existing(project, own_ids)? {
             Some(db) => Ok(Self { db, project: project.to_owned(), own_ids: own_ids.to_owned() }),
@@ -104,9 +98,6 @@ impl Queue {
     }
 
     /// Whether no entry is started.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn is_paused(&self) -> Result<bool, QueueError> {
         let query = "SELECT to_state FROM event WHERE kind = 'pause' ORDER BY id DESC LIMIT 1";
         let state: Option<String> = self
@@ -119,9 +110,6 @@ impl Queue {
     }
 
     /// All entries, in the order in which they were added.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn entries(&self) -> Result<Vec<Entry>, QueueError> {
         let now = now_ms();
         let mut query = self
@@ -136,9 +124,6 @@ impl Queue {
     }
 
     /// An entry.
-    ///
-    /// # Errors
-    /// [`QueueError::NoEntry`], [`QueueError::State`].
     pub fn entry(&self, id: i64) -> Result<Entry, QueueError> {
         let mut query = self
             .db
@@ -151,9 +136,6 @@ impl Queue {
     }
 
     /// The events of an entry, oldest first.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn events(&self, id: i64) -> Result<Vec<EntryEvent>, QueueError> {
         let mut query = self
             .db
@@ -179,9 +161,6 @@ impl Queue {
     }
 
     /// The script of an entry, byte for byte; `None` if it has none.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn script(&self, id: i64) -> Result<Option<Vec<u8>>, QueueError> {
         let query = "SELECT bytes FROM queue_script WHERE entry = ?1";
         let bytes = self.db.connection().query_row(query, params![id], |row| row.get(0));
@@ -190,9 +169,6 @@ impl Queue {
 
     /// The names of the variables that an entry's command gets: those that are recorded, and those
     /// that come from the runner.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn variables(&self, id: i64) -> Result<(Vec<String>, Vec<String>), QueueError> {
         let query = "SELECT env, settings FROM queue_entry WHERE id = ?1";
         let row = self.db.connection().query_row(query, params![id], |row| {
@@ -212,9 +188,6 @@ impl Queue {
     }
 
     /// The entries that cannot start before entry `own` ends: they need what it has, or wait for it.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn entries_blocked_by(&self, own: i64) -> Result<Vec<i64>, QueueError> {
         let entries = self.entries()?;
         let needs =

@@ -78,9 +78,8 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
     let text = recorded_output(&recorded.text("stdout.txt"), &report, &kernel);
     // The real tool ends a program whose kernel it could not profile.
     let killed = recorded.exit == 9;
-    let ended = program::replay(&text, is_tool_line, || match killed {
-        true => Some(9),
-        false => program::run(options.program, &[]),
+    let ended = program::replay(&text, is_tool_line, || {
+        if killed { Some(9) } else { program::run(options.program, &[]) }
     })?;
     if let Some(status) = ended.filter(|status| *status != 0 && !killed) {
         println!("==ERROR== The application returned an error code ({status}).");

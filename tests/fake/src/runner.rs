@@ -263,9 +263,10 @@ fn advantage(host: &Host, input: &RunnerInput, other: &RunnerInput) -> f64 {
     let file = host.folder.join("comparisons");
     let number: u32 = fs::read_to_string(&file).ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     let _ = fs::write(&file, (number + 1).to_string());
-    let factor = match second.is_once && number > 0 {
-        true => 1.0,
-        false => by_name * first.launch_ns() / second.launch_ns(),
+    let factor = if second.is_once && number > 0 {
+        1.0
+    } else {
+        by_name * first.launch_ns() / second.launch_ns()
     };
     factor * (1.0 + second.noise * normal(number))
 }

@@ -149,10 +149,7 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
     if let Some(left) = inside.keys().find(partial) {
         return Err(format!("{} was left behind", left.display()));
     }
-    match agent.told() {
-        true => Ok(end),
-        false => Err(NEVER_TOLD.to_owned()),
-    }
+    if agent.told() { Ok(end) } else { Err(NEVER_TOLD.to_owned()) }
 }
 
 /// Files and folders with their contents.
@@ -160,9 +157,10 @@ fn listing(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = walkdir::WalkDir::new(folder).into_iter().flatten();
     let entry = |entry: walkdir::DirEntry| {
         let path = entry.path().strip_prefix(folder).unwrap().to_owned();
-        let bytes = match entry.file_type().is_file() {
-            true => std::fs::read(entry.path()).unwrap(),
-            false => Vec::new(),
+        let bytes = if entry.file_type().is_file() {
+            std::fs::read(entry.path()).unwrap()
+        } else {
+            Vec::new()
         };
         (path, bytes)
     };

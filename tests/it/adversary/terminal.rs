@@ -64,9 +64,10 @@ fn start(laptop: &Laptop, line: &str) -> (Child, File) {
     let path = OsStr::from_bytes(name.to_bytes());
     let theirs = File::options().read(true).write(true).open(path).unwrap();
     let mut command = laptop.rgpu(words(line));
-    command.stderr(match line.contains("--json") {
-        true => Stdio::null(),
-        false => theirs.try_clone().unwrap().into(),
+    command.stderr(if line.contains("--json") {
+        Stdio::null()
+    } else {
+        theirs.try_clone().unwrap().into()
     });
     let child = command.stdout(theirs).spawn().unwrap();
     (child, ours.into())

@@ -128,9 +128,10 @@ fn a_submit_whose_answer_is_lost_runs_once() {
         let submits = AtomicUsize::new(0);
         let app = FakeModalProxy::start(Some(&worker), AMPLE, move |request| {
             let submit = request.method == "POST" && request.path == "/v1/jobs";
-            match submit && submits.fetch_add(1, Ordering::SeqCst) == 0 {
-                true => fault(),
-                false => Fault::None,
+            if submit && submits.fetch_add(1, Ordering::SeqCst) == 0 {
+                fault()
+            } else {
+                Fault::None
             }
         });
         app.add_remote_to_config(&laptop);
@@ -260,9 +261,10 @@ fn a_page_in_the_place_of_any_answer_is_never_taken_for_one() {
         let laptop = Laptop::new();
         let worker = Worker::start(&laptop);
         let app = FakeModalProxy::start(Some(&worker), AMPLE, move |request| {
-            match request.before == at {
-                true => Fault::Refused("200 OK", "<html><h1>Log in to the network</h1></html>"),
-                false => Fault::None,
+            if request.before == at {
+                Fault::Refused("200 OK", "<html><h1>Log in to the network</h1></html>")
+            } else {
+                Fault::None
             }
         });
         app.add_remote_to_config(&laptop);

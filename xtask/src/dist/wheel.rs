@@ -210,9 +210,10 @@ mod tests {
         let record = text("RECORD");
         for (name, (bytes, _)) in &files {
             let sha256 = Base64UrlUnpadded::encode_string(&rgpu_protocol::sha256(bytes));
-            let line = match name.ends_with("/RECORD") {
-                true => format!("{name},,\n"),
-                false => format!("{name},sha256={sha256},{}\n", bytes.len()),
+            let line = if name.ends_with("/RECORD") {
+                format!("{name},,\n")
+            } else {
+                format!("{name},sha256={sha256},{}\n", bytes.len())
             };
             assert!(record.contains(&line), "{line} is not in {record}");
         }

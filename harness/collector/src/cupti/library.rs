@@ -160,10 +160,11 @@ fn symbols(handle: Handle, path: &str) -> Result<LoadedCupti, String> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         // SAFETY: the handle is open and the name ends in NUL.
         let symbol = unsafe { libc::dlsym(handle.0, name.as_ptr()) };
-        match symbol.is_null() {
-            true => Err(format!("has no `{}`", name.to_string_lossy())),
+        if symbol.is_null() {
+            Err(format!("has no `{}`", name.to_string_lossy()))
+        } else {
             // SAFETY: `F` is as large as a pointer, and the caller guarantees its type.
-            false => Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol) }),
+            Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol) })
         }
     }
     // SAFETY: the types of `Cupti` are those of cupti_activity.h, cupti_callbacks.h, cupti_result.h

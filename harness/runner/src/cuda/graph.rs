@@ -50,9 +50,6 @@ pub(crate) struct Graph<'g> {
 
 impl<'g> Graph<'g> {
     /// Captures what `enqueue` puts on the stream. Nothing of it runs.
-    ///
-    /// # Errors
-    /// The driver has no graphs, `enqueue` fails, or it makes a call that cannot be captured.
     pub(crate) fn capture(gpu: &'g Gpu, enqueue: impl FnOnce() -> Result<()>) -> Result<Graph<'g>> {
         let driver = gpu.driver;
         let calls = GraphCalls::of(driver).ok_or_else(|| {

@@ -59,9 +59,10 @@ pub(crate) fn run(
     }
     let (ours, theirs) = (&session.input.spec, &other.input.spec);
     let targets = (session.load_own_target()?, session.load_target(other.input)?);
-    let flush = match ours.timing.flush_l2 {
-        true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
-        false => None,
+    let flush = if ours.timing.flush_l2 {
+        Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?)
+    } else {
+        None
     };
     let mut reports = Vec::new();
     for (i, case) in ours.cases.iter().enumerate() {
@@ -75,15 +76,14 @@ pub(crate) fn run(
             HostCase::generate(their_case, theirs.seed, &other.input.folder)?,
         );
         let first = DeviceCase::new(&session.gpu, &hosts.0, 0)?;
-        let second = match hosts.0.same_tensors(&hosts.1) {
-            true => first.share_memory_with(&hosts.1),
-            false => {
-                session.report.add_gap(
-                    "the two kernels have different arguments and therefore separate memory, \
+        let second = if hosts.0.same_tensors(&hosts.1) {
+            first.share_memory_with(&hosts.1)
+        } else {
+            session.report.add_gap(
+                "the two kernels have different arguments and therefore separate memory, \
                      whose addresses may change the ratio by some tenths of a percent",
-                );
-                DeviceCase::new(&session.gpu, &hosts.1, 0)?
-            }
+            );
+            DeviceCase::new(&session.gpu, &hosts.1, 0)?
         };
         let devices = (first, second);
         devices.0.fill_inputs()?;

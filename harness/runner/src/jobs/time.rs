@@ -65,10 +65,11 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
         session.refuse_if_unfit()?;
     }
     let target = session.load_own_target()?;
-    let flush = match session.input.spec.timing.flush_l2 {
+    let flush = if session.input.spec.timing.flush_l2 {
         // Twice the size of L2, since writing just its size need not replace every line.
-        true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
-        false => None,
+        Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?)
+    } else {
+        None
     };
     let reference = match reference_on_device(session) {
         Err(fault) if fault.0.class == ErrorClass::MissingFile => {

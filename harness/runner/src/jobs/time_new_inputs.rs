@@ -190,13 +190,12 @@ impl<'w> NewInputsCase<'w> {
     fn renew(&self, prepared: PreparedTarget<'w>, call: u64) -> Result<PreparedTarget<'w>> {
         self.inputs.enqueue_contents(self.device, call)?;
         self.device.restore_inout()?;
-        let prepared = match self.inputs.has_new_inputs() && !prepared.refresh()? {
-            true => {
-                // Dropped first, so that two states are not in memory at once.
-                drop(prepared);
-                prepare_target(self.session, self.target, self.device)?.0
-            }
-            false => prepared,
+        let prepared = if self.inputs.has_new_inputs() && !prepared.refresh()? {
+            // Dropped first, so that two states are not in memory at once.
+            drop(prepared);
+            prepare_target(self.session, self.target, self.device)?.0
+        } else {
+            prepared
         };
         if let Some(check) = &self.check {
             check.enqueue_reference(&self.inputs, call)?;

@@ -282,9 +282,10 @@ fn describe_correctness(correctness: &Correctness) -> String {
     if correctness.outputs.is_empty() {
         parts.push("nothing to compare with".to_owned());
     }
-    parts.push(match correctness.bit_equal {
-        true => "two calls are bit-equal".to_owned(),
-        false => "two calls differ in their bits".to_owned(),
+    parts.push(if correctness.bit_equal {
+        "two calls are bit-equal".to_owned()
+    } else {
+        "two calls differ in their bits".to_owned()
     });
     parts.join("; ")
 }

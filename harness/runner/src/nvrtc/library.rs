@@ -132,10 +132,7 @@ impl Nvrtc {
         // SAFETY: the result is a static string for any code.
         let name = unsafe {
             let name = (self.error_string)(code);
-            match name.is_null() {
-                true => "unknown".into(),
-                false => CStr::from_ptr(name).to_string_lossy(),
-            }
+            if name.is_null() { "unknown".into() } else { CStr::from_ptr(name).to_string_lossy() }
         };
         // Codes are those of `nvrtcResult`.
         let class = match code {

@@ -51,9 +51,6 @@ impl Fetcher {
 }
 
 /// Sends up to `len` bytes of an artifact from `offset` on, or a refusal.
-///
-/// # Errors
-/// The writer fails.
 pub(super) fn send_part(
     out: &ClientWriter,
     folder: &JobFolder,

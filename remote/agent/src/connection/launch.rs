@@ -31,9 +31,6 @@ pub(crate) enum LaunchResult {
 
 /// Starts `plan` under `root` (in `draft`, if there is one). If `relay_socket` is given, the agent
 /// behind it carries out the job.
-///
-/// # Errors
-/// Code and text of a refusal.
 pub(crate) fn launch(
     root: &Path,
     plan: &Plan,

@@ -64,9 +64,6 @@ impl Drop for FolderDraft {
 
 impl FolderDraft {
     /// Creates an empty draft under `root`.
-    ///
-    /// # Errors
-    /// The host's file system fails.
     pub(crate) fn new(root: &Path) -> Result<Self, HostFault> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -100,9 +97,6 @@ impl FolderDraft {
     }
 
     /// Turns the draft into the job of `plan`.
-    ///
-    /// # Errors
-    /// The job exists already, a blob is missing, or the host's file system fails.
     pub(crate) fn finish(
         self,
         root: &Path,

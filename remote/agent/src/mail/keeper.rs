@@ -29,9 +29,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(30);
 const MISSING_BYTES_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Keeps the connection of a folder until its client is gone.
-///
-/// # Errors
-/// The agent or the socket cannot be started.
 pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
     // A session of its own, so that the end of the command does not end the keeper.
     let _ = rustix::process::setsid();

@@ -101,9 +101,6 @@ impl ClientSet {
 
     /// Waits until a client sends something, one of `others` is ready, or `limit` has passed.
     /// Returns which of `others` are ready.
-    ///
-    /// # Errors
-    /// Standard input cannot be written to the spool.
     pub(crate) fn wait(
         &mut self,
         others: &[(BorrowedFd<'_>, PollFlags)],

@@ -80,9 +80,6 @@ enum LockAttempt {
 
 impl GpuQueue {
     /// Opens the queue in `folder`, or in the folder that all users of this host share.
-    ///
-    /// # Errors
-    /// No folder can be used safely.
     pub(crate) fn open(folder: Option<PathBuf>) -> Result<Self, GpuQueueError> {
         if let Some(folder) = folder {
             // The user's own folder, closed to others, is allowed.
@@ -147,9 +144,6 @@ impl GpuQueue {
 
     /// Takes GPUs if enough are free that no earlier ticket could use. The ticket then keeps its
     /// position, but lists no GPUs until [`GpuQueue::requeue`].
-    ///
-    /// # Errors
-    /// Too few of the ticket's GPUs have a usable lock file.
     pub(crate) fn try_lock_gpus(&self, ticket: &Ticket) -> Result<GpuQueueState, GpuQueueError> {
         let Some(_lock) = self.lock_queue()? else { return Ok(GpuQueueState::Busy) };
         let content = &ticket.content;

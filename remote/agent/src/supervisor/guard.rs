@@ -69,9 +69,6 @@ impl GuardProcess {
 
 /// Waits until the supervisor of the job in `folder` has exited, and settles the job. Runs in a
 /// process that was started for it.
-///
-/// # Errors
-/// The job's files cannot be read or written.
 pub fn guard(folder: PathBuf) -> Result<(), HostFault> {
     // A session of its own, so that signals to the supervisor's group do not reach the guard.
     let _ = rustix::process::setsid();

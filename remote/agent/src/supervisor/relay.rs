@@ -74,9 +74,6 @@ fn open(socket: &Path, request: &str) -> io::Result<UnixStream> {
 }
 
 /// Returns facts about the host that jobs run on. Setting `stop` gives up.
-///
-/// # Errors
-/// The host does not answer, with the reason.
 pub(crate) fn facts(
     socket: &Path,
     probes: &[Probe],
@@ -141,9 +138,6 @@ fn is_pending(error: &io::Error) -> bool {
 
 /// Has the agent behind `socket` carry out the job in `folder`. Runs in a process that was started
 /// for it, as a supervisor does.
-///
-/// # Errors
-/// The event log cannot be written.
 pub fn relay(folder: &Path, socket: &Path) -> Result<(), HostFault> {
     supervisor_log::run_logged(folder, || hand_over(folder.to_owned(), socket))
 }
@@ -487,12 +481,13 @@ impl Relay {
                     return Ok(None);
                 }
                 let file = self.folder.work().join(path);
-                match packed {
-                    false => write_at(&file, offset, &bytes)?,
-                    true => match zstd::bulk::decompress(&bytes, 8 << 20) {
+                if packed {
+                    match zstd::bulk::decompress(&bytes, 8 << 20) {
                         Ok(plain) => write_at(&file, offset, &plain)?,
                         Err(_) => return Ok(Some(lost("damaged", "a file arrived damaged"))),
-                    },
+                    }
+                } else {
+                    write_at(&file, offset, &bytes)?
                 }
             }
         }

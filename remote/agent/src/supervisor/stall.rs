@@ -89,13 +89,12 @@ fn hung_processes(pids: impl Iterator<Item = i32>, variables: &[String]) -> Vec<
             HungProcess { pid, rank: own.filter(|_| !is_inherited) }
         })
         .collect();
-    match all.iter().any(|one| one.rank.is_some()) {
-        true => {
-            let mut ranks: Vec<_> = all.into_iter().filter(|one| one.rank.is_some()).collect();
-            ranks.sort_by_key(|one| one.rank.as_ref().and_then(|rank| rank.parse::<u64>().ok()));
-            ranks
-        }
-        false => all,
+    if all.iter().any(|one| one.rank.is_some()) {
+        let mut ranks: Vec<_> = all.into_iter().filter(|one| one.rank.is_some()).collect();
+        ranks.sort_by_key(|one| one.rank.as_ref().and_then(|rank| rank.parse::<u64>().ok()));
+        ranks
+    } else {
+        all
     }
 }
 
@@ -136,9 +135,6 @@ fn describe(
 }
 
 /// The output of a command that prints the stack of a process.
-///
-/// # Errors
-/// Why there is none.
 fn stack(
     pid: i32,
     command: &[String],

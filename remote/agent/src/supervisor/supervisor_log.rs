@@ -10,9 +10,6 @@ use crate::job::JobFolder;
 
 /// Runs `work`, the main function of the process that supervises the job in `folder`, and logs its
 /// panics and its error.
-///
-/// # Errors
-/// Those of `work`.
 pub(crate) fn run_logged(
     folder: &Path,
     work: impl FnOnce() -> Result<(), HostFault>,

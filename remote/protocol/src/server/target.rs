@@ -31,9 +31,6 @@ impl TargetRefusal {
 
 /// Returns the host that a request names in its only `Host`. A proxy in front of the server may go
 /// by the request line and the server by `Host`, so the request line may have no host.
-///
-/// # Errors
-/// The request names no host or several hosts.
 pub fn named_host<'a>(uri: &Uri, headers: &'a HeaderMap) -> Result<&'a str, TargetRefusal> {
     if uri.scheme().is_some() || uri.authority().is_some() {
         return Err(TargetRefusal::NotAPath);

@@ -29,9 +29,10 @@ pub(super) struct SentenceInput<'a> {
 
 /// The names of the sides for texts: "the first" and "the second" if both have the same name.
 pub(super) fn side_names([a, b]: [&str; 2]) -> [String; 2] {
-    match a == b {
-        true => ["the first".to_owned(), "the second".to_owned()],
-        false => [format!("`{a}`"), format!("`{b}`")],
+    if a == b {
+        ["the first".to_owned(), "the second".to_owned()]
+    } else {
+        [format!("`{a}`"), format!("`{b}`")]
     }
 }
 
@@ -61,11 +62,12 @@ pub(super) fn summary(input: &SentenceInput<'_>) -> String {
             )
         }
         (TimeVerdict::Ambiguous, Some(t)) if t.ci95.is_some() => {
-            let why = match input.cases.iter().any(|c| c.time.verdict == TimeVerdict::Faster)
+            let why = if input.cases.iter().any(|c| c.time.verdict == TimeVerdict::Faster)
                 && input.cases.iter().any(|c| c.time.verdict == TimeVerdict::Slower)
             {
-                true => "some cases are faster, some slower".to_owned(),
-                false => format!("the interval crosses the threshold of {within}"),
+                "some cases are faster, some slower".to_owned()
+            } else {
+                format!("the interval crosses the threshold of {within}")
             };
             format!("undecided: speedup {}{}, {why}", factor(t.speedup), interval(t.ci95))
         }

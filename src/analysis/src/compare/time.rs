@@ -155,9 +155,10 @@ fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
     let all: Vec<_> = cases.iter().map(|c| (c.time.speedup, c.time.ci95)).collect();
     let (speedup, ci95) = interval::mean(&all)?;
     let has = |verdict_sought| cases.iter().any(|c| c.time.verdict == verdict_sought);
-    let verdict = match has(TimeVerdict::Faster) && has(TimeVerdict::Slower) {
-        true => TimeVerdict::Ambiguous,
-        false => interval::verdict(ci95, threshold),
+    let verdict = if has(TimeVerdict::Faster) && has(TimeVerdict::Slower) {
+        TimeVerdict::Ambiguous
+    } else {
+        interval::verdict(ci95, threshold)
     };
     let sum = |side: fn(&TimeChange) -> &SideTime| SideTime {
         median_ns: cases.iter().map(|c| side(&c.time).median_ns).sum(),
@@ -205,9 +206,12 @@ fn over_kernels(
         [only] => only.time.clone(),
         _ => time_change(total(|t| &t.a), total(|t| &t.b), options.threshold, TimeSource::Launches),
     };
-    let time = time.map(|time| match shared.alone > SMALL_SHARE {
-        true => TimeChange { ci95: None, verdict: TimeVerdict::Ambiguous, ..time },
-        false => time,
+    let time = time.map(|time| {
+        if shared.alone > SMALL_SHARE {
+            TimeChange { ci95: None, verdict: TimeVerdict::Ambiguous, ..time }
+        } else {
+            time
+        }
     });
     (time, shared)
 }

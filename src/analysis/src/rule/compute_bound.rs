@@ -44,12 +44,13 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     } else {
         Confidence::Medium
     };
-    let cores = match multiplies
+    let cores = if multiplies
         || is_named_product(launch)
         || matches!(author(&launch.kernel), Author::Torch | Author::Cupy)
     {
-        true => "",
-        false => "tensor cores where the work is a matrix product, ",
+        ""
+    } else {
+        "tensor cores where the work is a matrix product, "
     };
     let hint = format!(
         "execute fewer instructions on the busiest pipe: {cores}fused multiply-add, cheaper index \

@@ -27,16 +27,15 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let peak = limits.threshold(&TENSOR_PEAK);
     let mut evidence = vec![busy.evidence(tensor.metric, tensor.percent, "%")];
     evidence.extend(tensor.elapsed.map(|(id, share)| Evidence::number(id, share, "%")));
-    let (text, hint) = match tensor.of_peak() >= peak.value {
-        true => {
-            evidence[0] = peak.evidence(tensor.metric, tensor.percent, "%");
-            (tensor.text_at_peak(), AT_PEAK_HINT)
-        }
-        false => (
+    let (text, hint) = if tensor.of_peak() >= peak.value {
+        evidence[0] = peak.evidence(tensor.metric, tensor.percent, "%");
+        (tensor.text_at_peak(), AT_PEAK_HINT)
+    } else {
+        (
             tensor.text(),
             "the tensor cores do the work: what is left is a narrower type (FP8, sparsity), and \
              fewer or smaller products",
-        ),
+        )
     };
     Some(Conclusion {
         score: tensor.percent / 100.0,

@@ -50,11 +50,10 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let below = share_below_l1(launch).map(|below| below.min(share));
     let absorbed = below.is_some_and(|below| below < limits.threshold(&EXCESS_SECTORS).value);
     // What L1 absorbs costs time only in L1.
-    let busy = match absorbed {
-        true => {
-            Some(l1.filter(|(_, percent)| *percent >= limits.threshold(&THROUGHPUT_LOW).value)?)
-        }
-        false => busiest,
+    let busy = if absorbed {
+        Some(l1.filter(|(_, percent)| *percent >= limits.threshold(&THROUGHPUT_LOW).value)?)
+    } else {
+        busiest
     };
     let costly = below.filter(|_| !absorbed).unwrap_or(share);
     let mut evidence =

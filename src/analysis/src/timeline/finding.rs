@@ -269,9 +269,10 @@ fn waiting(
 /// `; 24.0 ms to allocate memory`.
 fn allocations(device: &DeviceTime, idle: &Idle, ns: u64) -> String {
     let allocation_ns = device.start_up_allocation_ns.unwrap_or(0);
-    match idle.id == START_UP && allocation_ns as f64 >= MIN_ALLOCATION_SHARE * ns as f64 {
-        true => format!("; {} to allocate memory", time(allocation_ns)),
-        false => String::new(),
+    if idle.id == START_UP && allocation_ns as f64 >= MIN_ALLOCATION_SHARE * ns as f64 {
+        format!("; {} to allocate memory", time(allocation_ns))
+    } else {
+        String::new()
     }
 }
 

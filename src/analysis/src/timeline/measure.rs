@@ -17,10 +17,7 @@ pub(super) fn add(trace: &Trace, part: &[&TraceWork], time: &mut DeviceTime) {
         let (start, end) = (work.start_ns.clamp(first, last), work.end_ns().clamp(first, last));
         let nccl = is_nccl(trace, work);
         time.nccl_launches += u64::from(nccl);
-        let change = match computes(work) {
-            true => [1, i32::from(nccl), 0],
-            false => [0, 0, 1],
-        };
+        let change = if computes(work) { [1, i32::from(nccl), 0] } else { [0, 0, 1] };
         changes.push((start, change));
         changes.push((end, change.map(|n| -n)));
     }

@@ -60,10 +60,8 @@ pub(super) fn sums(
 pub(super) fn finding(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Finding> {
     let copies = device.pageable_copies.first()?;
     let threshold = limits.threshold(&PAGEABLE_SHARE);
-    let whole_ns = match copies.copies < MIN_REPEATED_GAPS {
-        true => device.span_ns,
-        false => steady_ns(device, limits),
-    };
+    let whole_ns =
+        if copies.copies < MIN_REPEATED_GAPS { device.span_ns } else { steady_ns(device, limits) };
     let share = share(copies.total_ns, whole_ns).filter(|share| *share >= threshold.value)?;
     Some(Finding {
         id: "pageable_copies".to_owned(),

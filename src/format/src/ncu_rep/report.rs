@@ -68,9 +68,10 @@ impl<'a> NcuReport<'a> {
 
     /// How many threads are worth starting to read this report.
     pub fn threads(&self) -> usize {
-        match self.bytes.len() >= MIN_PARALLEL_BYTES {
-            true => std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
-            false => 1,
+        if self.bytes.len() >= MIN_PARALLEL_BYTES {
+            std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
+        } else {
+            1
         }
     }
 

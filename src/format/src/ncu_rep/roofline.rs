@@ -222,9 +222,10 @@ impl RooflineChart {
         let filters = item.fields().flatten().filter(|field| field.number == 200);
         let filter = filters.filter_map(|field| field.message()).last();
         let filter = filter.map(|m| ArchFilter::read(m, &mut Notes::default()));
-        match filter.is_none_or(|filter| filter.passes(compute_capability)) {
-            true => RooflineChart::of_item(item, &mut Notes::default()),
-            false => None,
+        if filter.is_none_or(|filter| filter.passes(compute_capability)) {
+            RooflineChart::of_item(item, &mut Notes::default())
+        } else {
+            None
         }
     }
 

@@ -59,10 +59,7 @@ pub(super) fn join<'a>(
             .chain(trace.calls.iter().map(|c| c.thread))
             .chain(trace.host.iter().map(|h| h.thread))
             .collect();
-        let thread = |id: u64| match known_threads.contains(&id) {
-            true => id ^ (number << 56),
-            false => id,
-        };
+        let thread = |id: u64| if known_threads.contains(&id) { id ^ (number << 56) } else { id };
         let (regions, calls) = (joined.regions.len() as u32, joined.calls.len() as u32);
         joined.span_ns = joined.span_ns.max(times.common(trace.span_ns));
         joined.regions.extend(trace.regions.into_iter().map(|mut region| {

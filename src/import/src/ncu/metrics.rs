@@ -32,15 +32,16 @@ impl KnownUnits {
     /// The name and the unit of a metric.
     fn of(&mut self, metric: &ncu_rep::Metric<'_>) -> (SharedText, SharedText) {
         let name = metric.name();
-        let at = match self.units.get(self.next).is_some_and(|(next, _)| *next == name) {
-            true => self.next,
-            false => self.by_name.get(name).copied().unwrap_or_else(|| {
+        let at = if self.units.get(self.next).is_some_and(|(next, _)| *next == name) {
+            self.next
+        } else {
+            self.by_name.get(name).copied().unwrap_or_else(|| {
                 let name = SharedText::from(name);
                 let unit = metric.unit().unwrap_or_default();
                 self.by_name.insert(name.clone(), self.units.len());
                 self.units.push((name, unit.as_ref().into()));
                 self.units.len() - 1
-            }),
+            })
         };
         self.next = if at + 1 < self.units.len() { at + 1 } else { 0 };
         self.units[at].clone()

@@ -60,9 +60,10 @@ impl RegionChanges {
         let after = |index: usize| changes.get(index).is_none_or(|(start, _)| at_ns < *start);
         let holds = |index: usize| changes.get(index).is_some_and(|(start, _)| *start <= at_ns);
         if !(holds(*finger) && after(*finger + 1)) {
-            *finger = match holds(*finger + 1) && after(*finger + 2) {
-                true => *finger + 1,
-                false => changes.partition_point(|(start, _)| *start <= at_ns).checked_sub(1)?,
+            *finger = if holds(*finger + 1) && after(*finger + 2) {
+                *finger + 1
+            } else {
+                changes.partition_point(|(start, _)| *start <= at_ns).checked_sub(1)?
             };
         }
         changes.get(*finger)?.1

@@ -65,9 +65,12 @@ pub(super) fn events(
     all.sort_by_key(|(_, start_ns, ..)| *start_ns);
     let mut names: HashMap<(u32, bool), Arc<str>> = HashMap::new();
     let mut name = |at: u32, is_function: bool| {
-        let text = || match is_function {
-            true => places::place_text(trace, at).into(),
-            false => trace.names.get(at as usize).map_or("", String::as_str).into(),
+        let text = || {
+            if is_function {
+                places::place_text(trace, at).into()
+            } else {
+                trace.names.get(at as usize).map_or("", String::as_str).into()
+            }
         };
         Arc::clone(names.entry((at, is_function)).or_insert_with(text))
     };

@@ -57,9 +57,10 @@ fn cpp(grid: &Grid, constant: &str, function: &str) -> String {
         }
     };
     let (m, n) = (grid.tile_m, grid.tile_n);
-    let (row, column) = match grid.swap_operands {
-        true => (format!("(long long)tile.tile_n * {n}"), format!("(long long)tile.tile_m * {m}")),
-        false => (format!("(long long)tile.tile_m * {m}"), format!("(long long)tile.tile_n * {n}")),
+    let (row, column) = if grid.swap_operands {
+        (format!("(long long)tile.tile_n * {n}"), format!("(long long)tile.tile_m * {m}"))
+    } else {
+        (format!("(long long)tile.tile_m * {m}"), format!("(long long)tile.tile_n * {n}"))
     };
     let groups = grid.problems.len();
     format!(
@@ -102,9 +103,10 @@ fn python(grid: &Grid) -> String {
         ),
     };
     let (m, n) = (grid.tile_m, grid.tile_n);
-    let origin = match grid.swap_operands {
-        true => format!("tile_n * {n}, tile_m * {m}"),
-        false => format!("tile_m * {m}, tile_n * {n}"),
+    let origin = if grid.swap_operands {
+        format!("tile_n * {n}, tile_m * {m}")
+    } else {
+        format!("tile_m * {m}, tile_n * {n}")
     };
     format!(
         "import bisect\n\n\

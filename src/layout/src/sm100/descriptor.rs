@@ -191,9 +191,10 @@ impl ElementFormat {
     }
 
     fn from_code(code: u32, packed: bool) -> Option<Self> {
-        let all: &[Self] = match packed {
-            true => &[Self::PackedE2m1],
-            false => &[Self::E4m3, Self::E5m2, Self::E2m3, Self::E3m2, Self::E2m1],
+        let all: &[Self] = if packed {
+            &[Self::PackedE2m1]
+        } else {
+            &[Self::E4m3, Self::E5m2, Self::E2m3, Self::E3m2, Self::E2m1]
         };
         all.iter().copied().find(|format| format.code() == code)
     }

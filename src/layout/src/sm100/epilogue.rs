@@ -88,9 +88,10 @@ impl TmemLoad {
     /// If there is no such load.
     pub fn new(lanes: LoadLanes, columns: i64) -> Result<Self, EpilogueError> {
         let load = Self { lanes, columns };
-        match (1..=128).contains(&columns) && columns.count_ones() == 1 {
-            true => Ok(load),
-            false => Err(EpilogueError::Load(load.to_string())),
+        if (1..=128).contains(&columns) && columns.count_ones() == 1 {
+            Ok(load)
+        } else {
+            Err(EpilogueError::Load(load.to_string()))
         }
     }
 

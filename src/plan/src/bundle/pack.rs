@@ -80,9 +80,6 @@ impl BlobSource {
 
     /// Reads the bytes. A small blob is checked against `digest`; for a large one only the file's
     /// modification time is checked, since the host hashes what it receives.
-    ///
-    /// # Errors
-    /// [`BundleError`] if the file cannot be read or has changed.
     pub fn read(&self, digest: &Digest) -> Result<Vec<u8>, BundleError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.to_vec()),
@@ -99,10 +96,7 @@ impl BlobSource {
                     }
                     _ => Digest::of(&bytes) == *digest,
                 };
-                match unchanged {
-                    true => Ok(bytes),
-                    false => Err(BundleError::Changed { path: path.clone() }),
-                }
+                if unchanged { Ok(bytes) } else { Err(BundleError::Changed { path: path.clone() }) }
             }
         }
     }
@@ -141,9 +135,6 @@ impl Packer {
     }
 
     /// Hashes the draft's files and adds them to its plan.
-    ///
-    /// # Errors
-    /// [`BundleError`] for files that cannot be read, or that exceed the limit.
     pub fn pack(&mut self, draft: impl Borrow<Draft>) -> Result<Bundle, BundleError> {
         let Draft { plan, files, info } = draft.borrow();
         self.check_size(files)?;
@@ -170,9 +161,6 @@ impl Packer {
     }
 
     /// Makes an input of the run's next plan from a file that a job built and that was fetched.
-    ///
-    /// # Errors
-    /// [`BundleError`] for a file that cannot be read.
     pub fn built(
         &mut self,
         path: &str,
@@ -314,10 +302,7 @@ fn hash_pieces(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest
 
 /// An empty file has one empty piece.
 fn pieces(bytes: &[u8]) -> Vec<&[u8]> {
-    match bytes.is_empty() {
-        true => vec![bytes],
-        false => bytes.chunks(PIECE_LEN).collect(),
-    }
+    if bytes.is_empty() { vec![bytes] } else { bytes.chunks(PIECE_LEN).collect() }
 }
 
 #[cfg(test)]

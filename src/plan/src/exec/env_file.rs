@@ -10,9 +10,6 @@ use super::ExecError;
 
 /// Reads `NAME=VALUE` lines with comments, `export ` and shell quotes; nothing is substituted. The
 /// last line of a name counts.
-///
-/// # Errors
-/// [`ExecError::Unreadable`], [`ExecError::EnvFile`] with the line.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ExecError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ExecError::Unreadable { path: path.to_owned(), source })?;
@@ -50,9 +47,10 @@ fn unquote(value: &str) -> Result<String, &'static str> {
         match c {
             c if c == quote => {
                 let after = chars.as_str().trim_start();
-                return match after.is_empty() || after.starts_with('#') {
-                    true => Ok(out),
-                    false => Err("something follows the closing quote"),
+                return if after.is_empty() || after.starts_with('#') {
+                    Ok(out)
+                } else {
+                    Err("something follows the closing quote")
                 };
             }
             '\\' if quote == '"' => match chars.next() {

@@ -123,10 +123,7 @@ impl From<ExecError> for Failure {
         match error {
             ExecError::UnknownLanguage { near, .. } => {
                 let failure = Failure::new(Exit::Usage, "unknown_language", what);
-                let failure = match near.is_empty() {
-                    true => failure,
-                    false => failure.hint(format!("did you mean `{}`?", near.join("` or `"))),
-                };
+                let failure = if near.is_empty() { failure } else { failure.hint(format!("did you mean `{}`?", near.join("` or `"))) };
                 failure.hint("languages: rs, py, cu, sh")
             }
             ExecError::NoLanguage { name, binary: true } => {

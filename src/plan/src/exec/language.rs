@@ -56,17 +56,11 @@ pub trait Language: Sync {
     }
 
     /// The package to compile on this machine, if any.
-    ///
-    /// # Errors
-    /// [`ExecError`] if the snippet is invalid.
     fn package(&self, _snippet: &Snippet) -> Result<Option<Package>, ExecError> {
         Ok(None)
     }
 
     /// Makes the program for the host.
-    ///
-    /// # Errors
-    /// [`ExecError`] if the snippet is invalid or nothing can compile it.
     fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError>;
 }
 

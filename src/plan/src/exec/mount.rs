@@ -47,9 +47,6 @@ pub struct Mount {
 
 impl Mount {
     /// Parses `SRC` or `SRC:DEST`. If the first mount has no `DEST`, it becomes the working folder.
-    ///
-    /// # Errors
-    /// [`ExecError::Mount`].
     pub fn parse(text: &str, first: bool, cwd: &Path) -> Result<Self, ExecError> {
         let failed =
             |problem: &str| ExecError::Mount { text: text.to_owned(), problem: problem.to_owned() };
@@ -151,9 +148,6 @@ impl Snapshot {
 }
 
 /// Reads the mounts as they are now.
-///
-/// # Errors
-/// [`ExecError::TooBig`], [`ExecError::Unreadable`].
 pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
     let mut found: BTreeMap<String, MountedFile> = BTreeMap::new();
     let mut left_out = Vec::new();
@@ -243,15 +237,16 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
             skip("its name is not valid on every system");
             continue;
         };
-        let from = match kind.is_symlink() {
-            false => path.to_owned(),
-            true => match link_target(root, path) {
+        let from = if kind.is_symlink() {
+            match link_target(root, path) {
                 Ok(target) => target,
                 Err(why) => {
                     skip(why);
                     continue;
                 }
-            },
+            }
+        } else {
+            path.to_owned()
         };
         match fs::metadata(&from) {
             Ok(meta) if meta.is_file() => {
@@ -324,9 +319,10 @@ fn too_big(files: &[&MountedFile], bytes: u64, limit: u64) -> ExecError {
     biggest.extend(files.iter().map(|file| (file.to.clone(), file.size)));
     biggest.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
     biggest.truncate(5);
-    let (what, limit) = match bytes > limit {
-        true => (size_text(bytes), size_text(limit)),
-        false => (format!("{} files", files.len()), format!("{MAX_MOUNT_FILES} files")),
+    let (what, limit) = if bytes > limit {
+        (size_text(bytes), size_text(limit))
+    } else {
+        (format!("{} files", files.len()), format!("{MAX_MOUNT_FILES} files"))
     };
     let biggest = biggest.into_iter().map(|(name, size)| format!("{name} ({})", size_text(size)));
     ExecError::TooBig { what, limit, biggest: biggest.collect() }

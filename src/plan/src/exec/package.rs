@@ -48,9 +48,6 @@ pub struct Package {
 
 impl Package {
     /// Makes the package of a Rust file.
-    ///
-    /// # Errors
-    /// [`ExecError::NotText`], [`ExecError::Manifest`].
     pub(super) fn new(snippet: &Snippet) -> Result<Self, ExecError> {
         let text = snippet.utf8()?;
         let split = manifest::split(text)
@@ -89,9 +86,10 @@ impl Package {
                 }));
             }
             // A file that uses neither crate needs no pinned versions.
-            let pinned = match uses_prelude || uses_cudarc {
-                true => lock(name, uses_prelude, uses_cudarc),
-                false => String::new(),
+            let pinned = if uses_prelude || uses_cudarc {
+                lock(name, uses_prelude, uses_cudarc)
+            } else {
+                String::new()
             };
             (files, own("Cargo.lock", pinned.as_bytes()))
         };
@@ -141,10 +139,7 @@ fn name(snippet: &Snippet) -> String {
 /// The file's own name, which compilers print, in a form that cargo accepts.
 fn file_name(name: &str) -> String {
     let plain = name.chars().map(|c| if c.is_control() { '_' } else { c }).collect::<String>();
-    match plain.ends_with(".rs") {
-        true => plain,
-        false => format!("{plain}.rs"),
-    }
+    if plain.ends_with(".rs") { plain } else { format!("{plain}.rs") }
 }
 
 fn cudarc() -> Value {

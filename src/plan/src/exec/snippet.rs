@@ -42,9 +42,6 @@ impl std::fmt::Debug for Snippet {
 
 impl Snippet {
     /// Reads a snippet. Its language is `lang` if given, else detected from its name or text.
-    ///
-    /// # Errors
-    /// [`ExecError`] if it cannot be read, is empty, or its language is unknown.
     pub fn read(input: SnippetInput, lang: Option<&str>, cwd: &Path) -> Result<Self, ExecError> {
         let (text, path, what) = match input {
             SnippetInput::File(path) => {
@@ -79,9 +76,6 @@ impl Snippet {
     }
 
     /// The source as text, for languages that require UTF-8.
-    ///
-    /// # Errors
-    /// [`ExecError::NotText`].
     pub fn utf8(&self) -> Result<&str, ExecError> {
         std::str::from_utf8(&self.source).map_err(|error| ExecError::NotText {
             name: self.name.clone(),

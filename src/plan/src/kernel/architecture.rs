@@ -55,9 +55,6 @@ pub fn list_architectures() -> String {
 pub const SEVERAL_ARCHITECTURES: &str = "`rgpu build --arch sm_90a,sm_100a` compiles for several";
 
 /// Refuses an `--arch` that does not exist.
-///
-/// # Errors
-/// A usage error that lists the architectures.
 pub fn check_architecture(text: &str) -> Result<()> {
     if is_architecture(text) {
         return Ok(());

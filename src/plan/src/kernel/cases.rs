@@ -39,9 +39,6 @@ impl KernelSpec {
     }
 
     /// The cases at which a reference kernel is itself checked; empty if there is none.
-    ///
-    /// # Errors
-    /// As [`KernelSpec::cases`].
     pub fn small_cases(&self) -> Result<Vec<Case>, KernelError> {
         let device = self.reference.as_ref().and_then(|reference| reference.device.as_ref());
         let names = device.map(|device| device.small.as_slice()).unwrap_or_default();

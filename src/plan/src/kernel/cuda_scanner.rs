@@ -200,10 +200,8 @@ fn tokens(code: &str) -> Vec<&str> {
     let mut rest = code.trim_start();
     while let Some(c) = rest.chars().next() {
         let word = |c: char| c.is_alphanumeric() || c == '_';
-        let len = match word(c) {
-            true => rest.find(|c| !word(c)).unwrap_or(rest.len()),
-            false => c.len_utf8(),
-        };
+        let len =
+            if word(c) { rest.find(|c| !word(c)).unwrap_or(rest.len()) } else { c.len_utf8() };
         let (token, after) = rest.split_at(len);
         tokens.push(token);
         rest = after.trim_start();

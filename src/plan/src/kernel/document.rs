@@ -75,9 +75,6 @@ impl<'a> Item<'a> {
     }
 
     /// The value as a string.
-    ///
-    /// # Errors
-    /// It has another type.
     pub fn text(&self) -> Result<&'a str, KernelError> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text),
@@ -86,9 +83,6 @@ impl<'a> Item<'a> {
     }
 
     /// The value as true or false.
-    ///
-    /// # Errors
-    /// It has another type.
     pub fn boolean(&self) -> Result<bool, KernelError> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong_type("true or false"))
     }
@@ -102,9 +96,6 @@ impl<'a> Item<'a> {
     }
 
     /// The value as a whole number.
-    ///
-    /// # Errors
-    /// It has another type or does not fit in 64 bits.
     pub fn integer(&self) -> Result<i64, KernelError> {
         self.as_integer()?.ok_or_else(|| self.wrong_type("a whole number"))
     }
@@ -150,9 +141,6 @@ impl<'a> Item<'a> {
     }
 
     /// The value as a list.
-    ///
-    /// # Errors
-    /// It has another type.
     pub fn list(&self) -> Result<Vec<Item<'a>>, KernelError> {
         let DeValue::Array(items) = self.value.get_ref() else {
             return Err(self.wrong_type("a list"));
@@ -179,9 +167,6 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// The table at `key`.
-    ///
-    /// # Errors
-    /// A key of it is not `known`.
     pub fn new(
         origin: &'a Origin<'a>,
         key: &str,
@@ -205,10 +190,7 @@ impl<'a> Table<'a> {
     }
 
     fn path(&self, key: &str) -> String {
-        match self.key.is_empty() {
-            true => key.to_owned(),
-            false => format!("{}.{key}", self.key),
-        }
+        if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) }
     }
 
     /// An error at the table itself.
@@ -223,9 +205,6 @@ impl<'a> Table<'a> {
     }
 
     /// The value of a key.
-    ///
-    /// # Errors
-    /// The key is absent.
     pub fn required(&self, key: &str) -> Result<Item<'a>, KernelError> {
         self.optional(key).ok_or_else(|| self.error(format!("`{}` is missing", self.path(key))))
     }

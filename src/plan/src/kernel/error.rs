@@ -149,10 +149,7 @@ impl From<KernelError> for Failure {
                     false => failure.hint(format!("did you mean `{}`?", near.join("`, `"))),
                 };
                 let folders: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
-                match folders.is_empty() {
-                    true => failure,
-                    false => failure.hint(format!("searched: {}", folders.join(", "))),
-                }
+                if folders.is_empty() { failure } else { failure.hint(format!("searched: {}", folders.join(", "))) }
             }
             KernelError::Unreadable { path, named_by, source } => {
                 let failure = failure("missing_source").cause(source).file(path.display());

@@ -166,9 +166,6 @@ impl Scope<'_> {
 
 impl Expr {
     /// Parses `text`; every variable must be one of `vars`.
-    ///
-    /// # Errors
-    /// [`ExprError`] for a syntax error or an unknown name.
     pub fn parse(text: &str, grammar: Grammar, vars: &[String]) -> Result<Self, ExprError> {
         let root = parse::parse(text, grammar)?;
         let expr = Self { text: text.to_owned(), root };
@@ -191,9 +188,6 @@ impl Expr {
     }
 
     /// The value as a whole number.
-    ///
-    /// # Errors
-    /// [`ExprError`] for overflow, division by zero, and an inexact `/` if `division` forbids it.
     pub fn int(&self, scope: Scope<'_>, division: Division) -> Result<i64, ExprError> {
         self.int_of(&self.root, scope, division)
     }
@@ -205,19 +199,19 @@ impl Expr {
     /// [`ExprError`] for a value that is not finite, or a variable outside `sum` that differs
     /// between groups.
     pub fn float(&self, vars: &[String], groups: &[Vec<i64>]) -> Result<f64, ExprError> {
-        let value = match self.root.has_sum() {
-            true => self.float_of(&self.root, vars, groups)?,
-            false => {
-                let mut total = 0.0;
-                for group in groups {
-                    total += self.float_of(&self.root, vars, std::slice::from_ref(group))?;
-                }
-                total
+        let value = if self.root.has_sum() {
+            self.float_of(&self.root, vars, groups)?
+        } else {
+            let mut total = 0.0;
+            for group in groups {
+                total += self.float_of(&self.root, vars, std::slice::from_ref(group))?;
             }
+            total
         };
-        match value.is_finite() {
-            true => Ok(value),
-            false => Err(ExprError::NotFinite { text: self.text.clone() }),
+        if value.is_finite() {
+            Ok(value)
+        } else {
+            Err(ExprError::NotFinite { text: self.text.clone() })
         }
     }
 

@@ -60,9 +60,6 @@ pub struct ListedKernel {
 }
 
 /// Finds the kernel `name_or_path`: a name, a kernel's folder, a kernel.toml, or a bare source.
-///
-/// # Errors
-/// [`KernelError`] for a kernel that does not exist or whose description is invalid.
 pub fn find(
     name_or_path: &str,
     kernel_folders: &KernelFolders,
@@ -105,9 +102,6 @@ pub fn find(
 
 /// Finds a kernel as [`find`] does, but only to compile it: a bare source may contain any number of
 /// kernels of any shape.
-///
-/// # Errors
-/// As [`find`].
 pub fn find_to_compile(
     name_or_path: &str,
     kernel_folders: &KernelFolders,

@@ -16,9 +16,6 @@ pub trait Language: Sync {
     fn extension(&self) -> &'static str;
 
     /// The spec inferred from a bare source, and the assumptions made, in words.
-    ///
-    /// # Errors
-    /// [`KernelError::NotInferred`] if the source is ambiguous.
     fn infer(&self, file: &Path, text: &str) -> Result<(KernelSpec, Vec<String>), KernelError>;
 
     /// A spec that serves only to compile a bare source with all its kernels: it has no arguments
@@ -28,9 +25,6 @@ pub trait Language: Sync {
     }
 
     /// A kernel.toml for a bare source, with comments at the lines to check.
-    ///
-    /// # Errors
-    /// [`KernelError::NotInferred`] if the source has no kernel.
     fn skeleton(&self, file: &Path, text: &str) -> Result<String, KernelError>;
 }
 

@@ -286,9 +286,10 @@ impl ProfileMode {
     /// The rung that the mode begins with on a GPU.
     pub fn best_rung(self) -> RungId {
         let info = self.info();
-        let first = match info.steps.contains(&ModeStep::Survey) {
-            true => KERNEL_SURVEY.first(),
-            false => info.rungs.first(),
+        let first = if info.steps.contains(&ModeStep::Survey) {
+            KERNEL_SURVEY.first()
+        } else {
+            info.rungs.first()
         };
         first.cloned().unwrap_or(RungId::None)
     }

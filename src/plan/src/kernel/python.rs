@@ -66,10 +66,7 @@ pub(super) fn model(item: &Item<'_>) -> Result<ModelSpec, KernelError> {
             name => model.settings.push((name.to_owned(), setting(&item)?)),
         }
     }
-    match model.name.is_empty() {
-        true => Err(item.error("`model.name` is missing")),
-        false => Ok(model),
-    }
+    if model.name.is_empty() { Err(item.error("`model.name` is missing")) } else { Ok(model) }
 }
 
 fn setting(item: &Item<'_>) -> Result<Setting, KernelError> {

@@ -34,9 +34,6 @@ pub(super) const KEYS: [&str; 14] = [
 ];
 
 /// Parses the `text` of the kernel.toml `file`. The files that it names must exist.
-///
-/// # Errors
-/// [`KernelError`] with the line and key of the first error.
 pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
     let origin = Origin { file, text };
     let document = DeTable::parse(text).map_err(|error| {
@@ -134,19 +131,21 @@ fn one_of<'a>(item: &Item<'a>, what: &str, names: &[&str]) -> Result<&'a str, Ke
 
 fn checked_name(item: &Item<'_>) -> Result<String, KernelError> {
     let text = item.text()?;
-    match super::valid_name(text) {
-        true => Ok(text.to_owned()),
-        false => Err(item.error(format!(
+    if super::valid_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(item.error(format!(
             "`{text}` cannot be a kernel's name: letters, digits, `.`, `_` and `-`, at most 80"
-        ))),
+        )))
     }
 }
 
 pub(super) fn identifier(item: &Item<'_>) -> Result<String, KernelError> {
     let text = item.text()?;
-    match super::is_identifier(text) {
-        true => Ok(text.to_owned()),
-        false => Err(item.error(format!("`{text}` is not an identifier"))),
+    if super::is_identifier(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(item.error(format!("`{text}` is not an identifier")))
     }
 }
 
@@ -209,12 +208,13 @@ pub(super) fn strings<T>(
 
 fn architecture(item: &Item<'_>) -> Result<String, KernelError> {
     let text = item.text()?;
-    match super::is_architecture(text) {
-        true => Ok(text.to_owned()),
-        false => Err(item.error(format!(
+    if super::is_architecture(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(item.error(format!(
             "`{text}` is not an architecture; there are {}",
             super::list_architectures()
-        ))),
+        )))
     }
 }
 
@@ -330,23 +330,26 @@ fn fill(item: &Item<'_>) -> Result<Init, KernelError> {
     match (uniform, normal, ints, bits, constant, file) {
         (Some(item), None, None, None, None, None) => {
             let [lo, hi] = pair(&item, |item| item.float())?;
-            match lo <= hi {
-                true => Ok(Init::Uniform { lo, hi }),
-                false => Err(item.error(format!("{lo} to {hi} is an empty range"))),
+            if lo <= hi {
+                Ok(Init::Uniform { lo, hi })
+            } else {
+                Err(item.error(format!("{lo} to {hi} is an empty range")))
             }
         }
         (None, Some(item), None, None, None, None) => {
             let [mean, sd] = pair(&item, |item| item.float())?;
-            match sd >= 0.0 {
-                true => Ok(Init::Normal { mean, sd }),
-                false => Err(item.error(format!("a deviation of {sd} is below 0"))),
+            if sd >= 0.0 {
+                Ok(Init::Normal { mean, sd })
+            } else {
+                Err(item.error(format!("a deviation of {sd} is below 0")))
             }
         }
         (None, None, Some(item), None, None, None) => {
             let [lo, hi] = pair(&item, |item| item.integer())?;
-            match lo <= hi {
-                true => Ok(Init::Ints { lo, hi }),
-                false => Err(item.error(format!("{lo} to {hi} is an empty range"))),
+            if lo <= hi {
+                Ok(Init::Ints { lo, hi })
+            } else {
+                Err(item.error(format!("{lo} to {hi} is an empty range")))
             }
         }
         (None, None, None, Some(item), None, None) => match u64::try_from(item.integer()?) {
@@ -424,11 +427,10 @@ fn sizes(item: &Item<'_>) -> Result<Sizes, KernelError> {
                     "`{name}` cannot be a case's name: letters, digits, `.`, `_` and `-`"
                 )));
             }
-            let rows = match groups {
-                true => {
-                    item.list()?.iter().map(|item| row(item, &vars)).collect::<Result<_, _>>()?
-                }
-                false => vec![row(&item, &vars)?],
+            let rows = if groups {
+                item.list()?.iter().map(|item| row(item, &vars)).collect::<Result<_, _>>()?
+            } else {
+                vec![row(&item, &vars)?]
             };
             if rows.is_empty() {
                 return Err(item.error(format!("the case `{name}` has no group")));

@@ -113,17 +113,16 @@ struct SizesParser<'a> {
 impl SizesParser<'_> {
     fn error(&self, problem: impl Into<String>) -> KernelError {
         let vars = &self.spec.sizes.vars;
-        let hint = match vars.is_empty() {
-            true => format!("`{}` has no size variables", self.spec.name),
-            false => {
-                let example: Vec<_> = vars.iter().map(|var| format!("{var}=1024")).collect();
-                let names: Vec<_> = self.spec.sizes.cases.iter().map(|c| c.name.as_str()).collect();
-                format!(
-                    "give `{}`, or one of the named cases: `{}`",
-                    example.join(","),
-                    names.join("`, `")
-                )
-            }
+        let hint = if vars.is_empty() {
+            format!("`{}` has no size variables", self.spec.name)
+        } else {
+            let example: Vec<_> = vars.iter().map(|var| format!("{var}=1024")).collect();
+            let names: Vec<_> = self.spec.sizes.cases.iter().map(|c| c.name.as_str()).collect();
+            format!(
+                "give `{}`, or one of the named cases: `{}`",
+                example.join(","),
+                names.join("`, `")
+            )
         };
         KernelError::Sizes { given: self.given.to_owned(), problem: problem.into(), hint }
     }

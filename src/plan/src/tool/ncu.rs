@@ -217,9 +217,6 @@ fn check_ranks(request: &Request) -> Result<(), PlanError> {
 }
 
 /// Refuses arguments that would move the results which rgpu reads afterwards.
-///
-/// # Errors
-/// [`PlanError::Option`] that names the first of `forbidden` among `words`.
 pub(super) fn refuse(
     words: &[String],
     flag: &'static str,
@@ -247,9 +244,6 @@ fn regions(request: &Request) -> Result<Vec<RegionPath>, PlanError> {
 }
 
 /// ncu's command line, without the program.
-///
-/// # Errors
-/// As [`check`].
 pub(super) fn command_line(
     request: &Request,
     ncu: &str,
@@ -291,14 +285,13 @@ pub(super) fn command_line(
         }
     }
     let times_only = collect == NcuCollection::Times;
-    let filter = match times_only {
-        false => kernel_filter(&options.kernel_name, &options.kernel_exclude),
+    let filter = if times_only {
         // The times are collected to choose kernels from, so the user's filters for kernels and
         // launches come later; those for regions apply here too.
-        true => {
-            let waiting = options.kernel_exclude.iter().filter(|name| *name == WAITING_KERNELS);
-            kernel_filter(&[], &waiting.cloned().collect::<Vec<_>>())
-        }
+        let waiting = options.kernel_exclude.iter().filter(|name| *name == WAITING_KERNELS);
+        kernel_filter(&[], &waiting.cloned().collect::<Vec<_>>())
+    } else {
+        kernel_filter(&options.kernel_name, &options.kernel_exclude)
     };
     if let Some(filter) = filter.filter(|_| !ranges) {
         match options.launch_numbers.as_slice() {

@@ -150,9 +150,6 @@ pub(super) enum NsysTraces {
 }
 
 /// Checks the options, as far as the laptop can.
-///
-/// # Errors
-/// [`PlanError::Option`].
 pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     if let Some(sample) = &request.nsys.sample {
         let known = ["none", "process-tree", "system-wide", "cpu"];
@@ -212,9 +209,6 @@ fn traces_graph_nodes(request: &Request, version: &str) -> bool {
 
 /// nsys's command line without the program, and its additional environment variables. `nsys` is its
 /// path and version.
-///
-/// # Errors
-/// As [`check`].
 pub(super) fn command_line(
     request: &Request,
     (nsys, version): (&str, &str),

@@ -73,9 +73,6 @@ const RUNNER_INPUT_SANITIZER: &str = "case-sanitizer.json";
 const RAW: &str = "raw";
 
 /// Checks what the laptop can check of a request before it asks a host.
-///
-/// # Errors
-/// [`PlanError::Option`], [`PlanError::TorchNeedsPython`].
 pub fn check(request: &Request) -> Result<(), PlanError> {
     if request.mode == ProfileMode::Torch
         && matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python())
@@ -91,17 +88,11 @@ pub fn check(request: &Request) -> Result<(), PlanError> {
 }
 
 /// Checks that a tool can be placed before the program that a launcher starts.
-///
-/// # Errors
-/// [`LauncherError`] if rgpu does not know the launcher, or where its program begins.
 pub fn check_launcher(argv: &[Arg]) -> Result<(), LauncherError> {
     launcher::program_start(argv).map(drop)
 }
 
 /// Makes the plan for a request.
-///
-/// # Errors
-/// [`PlanError`] when the request cannot be met on this host, or an option is wrong.
 pub fn plan(
     request: &Request,
     facts: &HostFacts,
@@ -140,9 +131,10 @@ pub fn plan(
                     *seed,
                 ),
                 // Python compiles for the GPU that it runs on.
-                arch: match spec.is_python() {
-                    true => String::new(),
-                    false => arch::target_arch(request, facts)?,
+                arch: if spec.is_python() {
+                    String::new()
+                } else {
+                    arch::target_arch(request, facts)?
                 },
             };
             harness::check(request, facts)?;

@@ -73,9 +73,6 @@ pub(super) fn summary(tool: SanitizerTool) -> Pattern {
 }
 
 /// Checks the options, as far as the laptop can.
-///
-/// # Errors
-/// [`PlanError::Option`].
 pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     let ours = ["--tool", "-t", "--save", "--xml", "--log-file", "--read", "--prefix", "--quiet"];
     refuse(&request.sanitizer.extra, "--sanitizer-args", &ours)
@@ -84,9 +81,6 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
 /// Its command line without the program. The text stays on standard output, between the program's
 /// own lines, because the summary is searched for there; the records also go to a file. Of ranks, each
 /// has its own files, and the text goes to one of them: launchers mix the output of all ranks.
-///
-/// # Errors
-/// As [`check`].
 pub(super) fn command_line(
     request: &Request,
     sanitizer: &str,

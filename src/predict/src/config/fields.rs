@@ -175,13 +175,14 @@ impl<'a> Fields<'a> {
     /// The field is absent, no number, or larger than any model.
     pub fn layers(&self) -> Result<usize, ConfigError> {
         let layers = self.count("num_hidden_layers")?;
-        match layers <= MAX_LAYERS as f64 {
-            true => Ok(layers as usize),
-            false => Err(ConfigError::Value {
+        if layers <= MAX_LAYERS as f64 {
+            Ok(layers as usize)
+        } else {
+            Err(ConfigError::Value {
                 field: "num_hidden_layers".into(),
                 expected: "at most 4096",
                 value: layers.to_string(),
-            }),
+            })
         }
     }
 
@@ -243,13 +244,14 @@ impl<'a> Fields<'a> {
     /// They do not.
     pub fn kv_heads(&self, heads: f64) -> Result<f64, ConfigError> {
         let kv_heads = self.optional_count("num_key_value_heads")?.unwrap_or(heads);
-        match heads % kv_heads == 0.0 {
-            true => Ok(kv_heads),
-            false => Err(ConfigError::Contradiction {
+        if heads % kv_heads == 0.0 {
+            Ok(kv_heads)
+        } else {
+            Err(ConfigError::Contradiction {
                 field: "num_key_value_heads".into(),
                 other: "num_attention_heads".into(),
                 text: format!("{kv_heads} does not divide {heads}"),
-            }),
+            })
         }
     }
 
@@ -263,13 +265,14 @@ impl<'a> Fields<'a> {
         chosen: &'static str,
     ) -> Result<(f64, f64), ConfigError> {
         let (experts, of_token) = (self.count(all)?, self.count(chosen)?);
-        match of_token <= experts {
-            true => Ok((experts, of_token)),
-            false => Err(ConfigError::Contradiction {
+        if of_token <= experts {
+            Ok((experts, of_token))
+        } else {
+            Err(ConfigError::Contradiction {
                 field: chosen.to_owned(),
                 other: all.to_owned(),
                 text: format!("{of_token} of {experts} experts cannot be chosen"),
-            }),
+            })
         }
     }
 

@@ -15,6 +15,7 @@ use crate::Dtype;
 
 /// The facts of a model card about the model (`rgpu.model-card/1`). What it does not state is absent,
 /// and is in `missing`.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ModelCard {
     /// Name and version of this schema: `rgpu.model-card/1`.
@@ -22,25 +23,18 @@ pub struct ModelCard {
     /// The path of the file.
     pub file: String,
     /// The model's name: `model_name` of the head, else the first heading.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The model that it was made from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub base_model: Option<String>,
     /// Number of parameters, as exact as the card states it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<f64>,
     /// Number of parameters that one token uses, if the card states it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub active_parameters: Option<f64>,
     /// Number of layers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<u64>,
     /// The longest context, in tokens; of several, the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<u64>,
     /// The number format of the weights.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<Dtype>,
     /// The line of each value, from 1; the first line of the head for values of the head.
     pub lines: BTreeMap<&'static str, usize>,
@@ -147,9 +141,10 @@ pub fn read(file: &str, text: &str) -> Result<ModelCard, ImportError> {
         ("dtype", card.dtype.is_some()),
     ];
     card.missing = stated.into_iter().filter(|(_, is_there)| !is_there).map(|(n, _)| n).collect();
-    match card.missing.len() == stated.len() {
-        true => Err(ImportError::shape(file, "", "states no sizes: is it a model card?")),
-        false => Ok(card),
+    if card.missing.len() == stated.len() {
+        Err(ImportError::shape(file, "", "states no sizes: is it a model card?"))
+    } else {
+        Ok(card)
     }
 }
 
@@ -176,10 +171,11 @@ fn split_head<'a>(
 
 fn read_head(card: &mut ModelCard, head: &str) -> Result<(), ImportError> {
     let wrong = |file: &str, cause: String| ImportError::shape(file, "the YAML head", cause);
-    let fields: BTreeMap<String, Value> = match head.trim().is_empty() {
-        true => BTreeMap::new(),
-        false => serde_saphyr::from_str(head)
-            .map_err(|error| wrong(&card.file, format!("cannot be read: {error}")))?,
+    let fields: BTreeMap<String, Value> = if head.trim().is_empty() {
+        BTreeMap::new()
+    } else {
+        serde_saphyr::from_str(head)
+            .map_err(|error| wrong(&card.file, format!("cannot be read: {error}")))?
     };
     for (name, value) in fields {
         let plain = name.to_lowercase().replace(['_', '-'], " ");

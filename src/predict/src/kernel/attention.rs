@@ -170,13 +170,12 @@ impl Attention {
         let whole = |keys: f64| (keys / PREFILL_KEYS).ceil() * PREFILL_KEYS;
         // A window adds the keys of the block's other rows.
         let window = self.window.map_or(f64::INFINITY, |window| window + PREFILL_ROWS);
-        let (first, last) = match self.causal {
-            true => {
-                let before = (self.keys - self.queries).max(0.0);
-                let of_block = |block: f64| whole((before + block * PREFILL_ROWS).min(window));
-                (of_block(1.0), of_block(blocks))
-            }
-            false => (whole(self.keys.min(window)), whole(self.keys.min(window))),
+        let (first, last) = if self.causal {
+            let before = (self.keys - self.queries).max(0.0);
+            let of_block = |block: f64| whole((before + block * PREFILL_ROWS).min(window));
+            (of_block(1.0), of_block(blocks))
+        } else {
+            (whole(self.keys.min(window)), whole(self.keys.min(window)))
         };
         // Keys grow from the first block to the last, or to the window.
         let growing = ((last - first) / PREFILL_ROWS).min(blocks - 1.0);

@@ -293,9 +293,10 @@ impl LayerVisitor<'_> {
 
     /// Sequences that one GPU attends to.
     fn own_sequences(&self) -> f64 {
-        match self.deployment.parallelism.dp_attention {
-            true => (self.step.sequences / self.tp()).ceil(),
-            false => self.step.sequences,
+        if self.deployment.parallelism.dp_attention {
+            (self.step.sequences / self.tp()).ceil()
+        } else {
+            self.step.sequences
         }
     }
 

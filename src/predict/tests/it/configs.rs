@@ -40,9 +40,10 @@ fn every_architecture_has_a_config_of_known_size() {
 
 fn refused(name: &str, field: &str, value: serde_json::Value) -> ConfigError {
     let mut config = config(name);
-    match value.is_null() {
-        true => drop(config.as_object_mut().unwrap().remove(field)),
-        false => config[field] = value,
+    if value.is_null() {
+        drop(config.as_object_mut().unwrap().remove(field))
+    } else {
+        config[field] = value
     }
     Model::from_config(&config).unwrap_err()
 }

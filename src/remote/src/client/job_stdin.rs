@@ -25,18 +25,12 @@ impl JobStdin {
 
     /// Sends the start of `bytes`, which begin at `offset` of the whole input, and returns how many
     /// were sent. Cancel-safe: a dropped call has sent nothing.
-    ///
-    /// # Errors
-    /// The link fails.
     pub async fn send(&self, offset: u64, bytes: &[u8]) -> Result<usize, RemoteError> {
         let bytes = &bytes[..bytes.len().min(rgpu_protocol::frame::MAX_BODY)];
         self.send_chunk(offset, bytes, false).await.map(|()| bytes.len())
     }
 
     /// Ends the input, whose length is `offset` bytes. Cancel-safe.
-    ///
-    /// # Errors
-    /// The link fails.
     pub async fn end(&self, offset: u64) -> Result<(), RemoteError> {
         self.send_chunk(offset, &[], true).await
     }

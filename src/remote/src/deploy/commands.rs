@@ -80,9 +80,6 @@ impl AgentStart {
     }
 
     /// The compressed program in pieces of [`PIECE_BYTES`].
-    ///
-    /// # Errors
-    /// Compression fails, which only a lack of memory could cause.
     pub(crate) fn pieces(&self) -> Result<Vec<Vec<u8>>, RemoteError> {
         let failed = |source| RemoteError::Spawn { program: "gzip".to_owned(), source };
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
@@ -92,9 +89,6 @@ impl AgentStart {
     }
 
     /// The command that stores one piece in `folder`, under a name made from `upload`.
-    ///
-    /// # Errors
-    /// The folder's name cannot be quoted for every shell.
     pub(crate) fn put(
         &self,
         folder: &str,
@@ -114,9 +108,6 @@ impl AgentStart {
     }
 
     /// The command that joins the pieces, checks that they are the program, and renames it.
-    ///
-    /// # Errors
-    /// As for [`Self::put`].
     pub(crate) fn assemble(
         &self,
         folder: &str,
@@ -138,9 +129,6 @@ impl AgentStart {
     }
 
     /// Whether the program can run on a host described by `host`.
-    ///
-    /// # Errors
-    /// The program cannot run there.
     pub(crate) fn fits(&self, host: &str) -> Result<(), RemoteError> {
         self.needs.check(host)
     }

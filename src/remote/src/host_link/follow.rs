@@ -19,9 +19,6 @@ impl HostLink {
     /// Submits a plan, sends the blobs that the host lacks, and follows the job. A job followed
     /// before continues without us. If this future is dropped early, call [`HostLink::cancel`] to
     /// make sure that nothing runs.
-    ///
-    /// # Errors
-    /// As for [`Session::submit`](super::Session::submit), or the link stayed cut.
     pub async fn submit(
         &mut self,
         submission: &Submission,
@@ -54,9 +51,6 @@ impl HostLink {
 
     /// Follows an existing job, whose plan has these `limits`, from event `from_seq` on. `received`
     /// says how much of its output is already here.
-    ///
-    /// # Errors
-    /// As for [`Session::attach`](super::Session::attach), or the link stayed cut.
     pub async fn attach(
         &mut self,
         job: &str,
@@ -94,11 +88,12 @@ impl HostLink {
         };
         let limit = self.cancel_timeout;
         // The timeout alone never fires if the host sends without pause.
-        match cancelled.elapsed() < limit {
-            true => timeout_at(cancelled + limit, self.next_message())
+        if cancelled.elapsed() < limit {
+            timeout_at(cancelled + limit, self.next_message())
                 .await
-                .unwrap_or(Err(RemoteError::Unconfirmed { limit })),
-            false => Err(RemoteError::Unconfirmed { limit }),
+                .unwrap_or(Err(RemoteError::Unconfirmed { limit }))
+        } else {
+            Err(RemoteError::Unconfirmed { limit })
         }
     }
 
@@ -164,9 +159,6 @@ impl HostLink {
     }
 
     /// Stops following the job, which continues under its own limits.
-    ///
-    /// # Errors
-    /// As for [`Session::detach`](super::Session::detach), or the link stayed cut.
     pub async fn detach(&mut self) -> Result<(), RemoteError> {
         loop {
             match self.linked_session().await?.detach().await {

@@ -14,9 +14,6 @@ use rgpu_model::beneath::Folder;
 
 impl HostLink {
     /// The agent's facts about its host, with the answers to `probes`.
-    ///
-    /// # Errors
-    /// As for [`Session::facts`](super::Session::facts), or the link stayed cut.
     pub async fn facts(&mut self, probes: &[Probe]) -> Result<AgentFacts, RemoteError> {
         loop {
             match self.linked_session().await?.facts(probes.to_vec()).await {
@@ -27,9 +24,6 @@ impl HostLink {
     }
 
     /// The user's jobs on this host, newest first.
-    ///
-    /// # Errors
-    /// As for [`Session::jobs`](super::Session::jobs), or the link stayed cut.
     pub async fn jobs(&mut self) -> Result<HostJobs, RemoteError> {
         loop {
             match self.linked_session().await?.jobs().await {
@@ -40,9 +34,6 @@ impl HostLink {
     }
 
     /// The plan of a job on this host.
-    ///
-    /// # Errors
-    /// As for [`Session::plan`](super::Session::plan), or the link stayed cut.
     pub async fn plan(&mut self, job: &str) -> Result<Plan, RemoteError> {
         loop {
             match self.linked_session().await?.plan(job).await {
@@ -53,9 +44,6 @@ impl HostLink {
     }
 
     /// Removes an ended job's folder from the host.
-    ///
-    /// # Errors
-    /// As for [`Session::remove_job`](super::Session::remove_job), or the link stayed cut.
     pub async fn remove_job(&mut self, job: &str) -> Result<(), RemoteError> {
         let mut may_be_removed = false;
         loop {
@@ -83,9 +71,6 @@ impl HostLink {
 
     /// Downloads a file of a job to `dest`, whose folder must exist, and to `copy`, as
     /// [`Session::fetch`](super::Session::fetch) does.
-    ///
-    /// # Errors
-    /// As for [`Session::fetch`](super::Session::fetch), or the link stayed cut.
     pub async fn fetch(
         &mut self,
         file: &RemoteFile,
@@ -98,9 +83,6 @@ impl HostLink {
     }
 
     /// As [`HostLink::fetch`], to a path below an open folder.
-    ///
-    /// # Errors
-    /// As [`HostLink::fetch`].
     pub async fn fetch_into(
         &mut self,
         file: &RemoteFile,

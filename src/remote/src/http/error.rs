@@ -206,9 +206,12 @@ impl HttpError {
     pub(crate) fn explain(&self, failure: Failure, remote: &str) -> Failure {
         // A remote given by its address has no name yet.
         let has_no_name = remote.contains("://");
-        let command_with = |url: String| match has_no_name {
-            true => format!("use {url} as the address"),
-            false => format!("rgpu remote add {remote} {url}"),
+        let command_with = |url: String| {
+            if has_no_name {
+                format!("use {url} as the address")
+            } else {
+                format!("rgpu remote add {remote} {url}")
+            }
         };
         match self {
             Self::Token { hint: Some(hint), .. } | Self::ProxyToken { hint: Some(hint), .. } => {

@@ -30,9 +30,6 @@ const DEFAULT_VARIABLES: (&str, &str) = ("MODAL_KEY", "MODAL_SECRET");
 const ACCOUNTS: (&str, &str) = ("modal-key", "modal-secret");
 
 /// The proxy token of a remote. Blocks: a keychain may ask the user.
-///
-/// # Errors
-/// The token is missing, is of the wrong kind, or can be read by others.
 pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     let setting_or_default = |setting: &str, usual: &'static str| {
         spec.options.get(setting).map_or(usual, String::as_str).to_owned()

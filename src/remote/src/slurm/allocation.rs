@@ -136,9 +136,10 @@ impl Allocation {
             let text = match info.phase() {
                 Phase::Running if info.state == "RUNNING" => {
                     let text = self.running_text(&info);
-                    match shown.is_empty() {
-                        true => user_prompt.verbose(&text),
-                        false => user_prompt.starting(&text),
+                    if shown.is_empty() {
+                        user_prompt.verbose(&text)
+                    } else {
+                        user_prompt.starting(&text)
                     }
                     return Ok(AllocationState::Running(info));
                 }

@@ -127,9 +127,10 @@ impl LoginNode {
         args: Argv,
     ) -> Result<String, RemoteError> {
         let answer = self.run(program, args).await?;
-        match answer.succeeded() {
-            true => Ok(answer.text),
-            false => Err(SlurmError::of_program(program, &answer.text).into()),
+        if answer.succeeded() {
+            Ok(answer.text)
+        } else {
+            Err(SlurmError::of_program(program, &answer.text).into())
         }
     }
 
@@ -220,9 +221,10 @@ impl LoginNode {
 
     async fn scancel(&mut self, args: Argv) -> Result<(), RemoteError> {
         let answer = self.run("scancel", args).await?;
-        match answer.succeeded() || answer.text.contains("Invalid job id") {
-            true => Ok(()),
-            false => Err(SlurmError::of_program("scancel", &answer.text).into()),
+        if answer.succeeded() || answer.text.contains("Invalid job id") {
+            Ok(())
+        } else {
+            Err(SlurmError::of_program("scancel", &answer.text).into())
         }
     }
 }

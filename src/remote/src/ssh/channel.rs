@@ -50,9 +50,10 @@ pub(super) fn wire(channel: OpenChannel) -> AgentStream {
                 _ => {}
             }
         }
-        match closed {
-            true => ending_writer.record_end("the host closed it"),
-            false => ending_writer.record_lost_connection(),
+        if closed {
+            ending_writer.record_end("the host closed it")
+        } else {
+            ending_writer.record_lost_connection()
         }
     });
     AgentStream {

@@ -45,9 +45,6 @@ pub(super) struct ApiAnswer {
 
 impl Api {
     /// A client of the service at `base`.
-    ///
-    /// # Errors
-    /// The HTTP client cannot be made.
     pub(super) fn new(base: &str, token: Option<&Token>) -> Result<Self, WaferError> {
         let local = |why: String| WaferError::Local {
             what: "no connection to Wafer can be made".to_owned(),
@@ -63,9 +60,6 @@ impl Api {
     }
 
     /// Adds the key that the authentication server requires of every client.
-    ///
-    /// # Errors
-    /// The key contains characters that a header cannot hold.
     pub(super) fn client_key(mut self, key: &str) -> Result<Self, WaferError> {
         let value = HeaderValue::from_str(key).map_err(|e| WaferError::Local {
             what: "`supabase_anon_key` of ~/.wafer/config.toml cannot be used".to_owned(),
@@ -76,9 +70,6 @@ impl Api {
     }
 
     /// Fetches a JSON document.
-    ///
-    /// # Errors
-    /// The link fails, or the service refuses.
     pub(super) async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -89,9 +80,6 @@ impl Api {
     }
 
     /// Sends a JSON document and reads one.
-    ///
-    /// # Errors
-    /// The link fails, or the service refuses.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -103,9 +91,6 @@ impl Api {
     }
 
     /// Sends a `GET` request, and repeats it if that may help, since it changes nothing.
-    ///
-    /// # Errors
-    /// The link fails.
     pub(super) async fn get_with_retries(
         &self,
         path: &str,
@@ -127,9 +112,6 @@ impl Api {
     }
 
     /// Sends a request and returns any answer.
-    ///
-    /// # Errors
-    /// The link fails.
     pub(super) async fn ask(
         &self,
         method: Method,
@@ -146,9 +128,6 @@ impl Api {
 
     /// Sends a body of this content type and returns the stream of the answer; silence for longer
     /// than `max_silence` is an error.
-    ///
-    /// # Errors
-    /// The link fails, or the service refuses.
     pub(super) async fn stream(
         &self,
         path: &str,
@@ -170,9 +149,6 @@ impl Api {
     }
 
     /// Downloads a file of at most `max_bytes` bytes; leaves no partial file.
-    ///
-    /// # Errors
-    /// The link fails, the service refuses, or our disk fails.
     pub(super) async fn download(
         &self,
         path: &str,
@@ -207,9 +183,6 @@ impl Api {
     }
 
     /// The JSON document in an answer.
-    ///
-    /// # Errors
-    /// The service refused, or the body is not the expected document.
     pub(super) fn document<T: DeserializeOwned>(&self, answer: ApiAnswer) -> Result<T, WaferError> {
         // The service answers JSON; a 404 with anything else means a wrong address.
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
@@ -243,20 +216,18 @@ impl Api {
         if let Some((kind, body)) = body {
             request = request.header(CONTENT_TYPE, kind).body(body);
         }
-        let failed = |error: &reqwest::Error| match error.is_connect() {
-            true => {
+        let failed = |error: &reqwest::Error| {
+            if error.is_connect() {
                 HttpError::Unreachable { url: self.base.clone(), why: error_chain(error), hint: "" }
+            } else {
+                HttpError::Cut { doing, why: error_chain(error) }
             }
-            false => HttpError::Cut { doing, why: error_chain(error) },
         };
         Ok(http::send(request, limit, doing, failed).await?)
     }
 }
 
 /// Encodes the body of a request.
-///
-/// # Errors
-/// The value cannot be encoded, which does not happen with our types.
 pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, WaferError> {
     serde_json::to_vec(value).map_err(|e| WaferError::Local {
         what: "a request cannot be written".to_owned(),

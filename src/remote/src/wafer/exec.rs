@@ -88,9 +88,6 @@ impl WorkspaceShell {
 
     /// Runs a command until it prints the line `end`, and returns the lines before it. The service
     /// ends the command after `limit`. `doing` completes "while …" in errors.
-    ///
-    /// # Errors
-    /// If the link fails, the service refuses, or the command ends without that line.
     pub(super) async fn run(
         &self,
         command: &str,

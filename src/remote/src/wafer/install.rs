@@ -26,9 +26,6 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 const DOING: &str = "sending the agent's program";
 
 /// Stores the program in the first folder that can hold it. `host` describes the workspace.
-///
-/// # Errors
-/// The program cannot run there, no folder can hold it, or the link fails.
 pub(super) async fn install(
     shell: &WorkspaceShell,
     start: &Arc<AgentStart>,

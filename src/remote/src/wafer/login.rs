@@ -35,9 +35,6 @@ pub struct LoggedIn {
 }
 
 /// Logs in. `show` receives the address of the login page.
-///
-/// # Errors
-/// The link fails, the service refuses, or the user does not finish in time.
 pub async fn login(show: &(dyn Fn(&str) + Sync)) -> Result<LoggedIn, WaferError> {
     let service = WaferService::find()?;
     let api = Api::new(&service.api, None)?;

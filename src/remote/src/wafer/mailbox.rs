@@ -90,9 +90,6 @@ impl MailboxClient {
     }
 
     /// Opens a stream to an agent, and uploads the agent first if it is missing.
-    ///
-    /// # Errors
-    /// The link fails, or the workspace cannot run the agent.
     pub(super) async fn open(&self) -> Result<AgentStream, RemoteError> {
         let begun = Instant::now();
         let mut begun_twice = false;

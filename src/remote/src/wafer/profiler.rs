@@ -54,9 +54,6 @@ const DOING: &str = "running Wafer's own ncu";
 const FETCHING: &str = "fetching the report of Wafer's own ncu";
 
 /// Runs a program on the service; writes the report to `report` if one was made.
-///
-/// # Errors
-/// The link fails, the service refuses, or our disk fails.
 pub(super) async fn profile(
     api: &Api,
     job: &ProviderJob,

@@ -65,9 +65,6 @@ struct FileEnvironment {
 
 impl WaferService {
     /// Reads the user's environment and files.
-    ///
-    /// # Errors
-    /// A file cannot be read, or a token must not be sent to the address.
     pub(super) fn find() -> Result<Self, WaferError> {
         let home = etcetera::home_dir().map_err(|e| WaferError::Local {
             what: "your home folder is unknown".to_owned(),

@@ -106,9 +106,6 @@ impl SseStream {
     }
 
     /// The next line; `None`: the stream stopped, which does not tell how the command ended.
-    ///
-    /// # Errors
-    /// The link fails.
     pub(super) async fn next(&mut self) -> Result<Option<SseLine>, WaferError> {
         let mut searched = 0;
         loop {

@@ -37,9 +37,6 @@ impl fmt::Debug for Token {
 
 impl Token {
     /// The header that carries the token.
-    ///
-    /// # Errors
-    /// The token contains characters that a header cannot hold.
     pub(super) fn header(&self) -> Result<HeaderValue, WaferError> {
         bearer(&self.0).ok_or_else(|| WaferError::NoToken {
             why: "the token has characters that no token can have".to_owned(),
@@ -75,9 +72,6 @@ fn some_token<'de, D: serde::Deserializer<'de>>(
 }
 
 /// The token to send.
-///
-/// # Errors
-/// There is none, or it has expired and cannot be renewed.
 pub(super) async fn find(service: &WaferService) -> Result<Token, WaferError> {
     let now = jiff::Timestamp::now().as_second();
     let env_token = service.token.as_ref().map(|token| (token, age(token, now)));
@@ -185,9 +179,6 @@ fn read(path: &Path) -> Result<Option<Login>, WaferError> {
 }
 
 /// Stores a login where both programs find it. Keeps other fields of the file.
-///
-/// # Errors
-/// The file cannot be written.
 pub(super) fn save(path: &Path, login: &Login, email: Option<&str>) -> Result<(), WaferError> {
     let failed = |e: std::io::Error| WaferError::Local {
         what: format!("the login cannot be written to `{}`", path.display()),

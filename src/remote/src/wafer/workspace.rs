@@ -79,9 +79,6 @@ pub(super) fn exec_path(workspace: &Workspace) -> String {
 }
 
 /// The workspace with this name or id; `None`: it does not exist.
-///
-/// # Errors
-/// The link fails, or the service refuses.
 pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, WaferError> {
     let answer = api.get_with_retries(&path(name), "asking for the workspace").await?;
     // The service answers JSON; a 404 from anything else on the way is HTML.
@@ -97,9 +94,6 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, Waf
 }
 
 /// Creates the workspace if it does not exist, and waits until it runs.
-///
-/// # Errors
-/// The link fails, the service refuses, or the workspace does not start.
 pub(super) async fn bring_up(
     api: &Api,
     new_workspace: &NewWorkspace,
@@ -163,9 +157,6 @@ async fn provision(
 }
 
 /// Destroys a workspace; returns whether it existed.
-///
-/// # Errors
-/// The link fails, or the service refuses.
 pub(super) async fn destroy(api: &Api, name: &str) -> Result<bool, WaferError> {
     let Some(workspace) = find(api, name).await? else { return Ok(false) };
     let doing = "destroying the workspace";
@@ -181,9 +172,6 @@ pub(super) async fn destroy(api: &Api, name: &str) -> Result<bool, WaferError> {
 }
 
 /// The account's credits.
-///
-/// # Errors
-/// The link fails, or the service refuses.
 pub(super) async fn credits(api: &Api) -> Result<Credits, WaferError> {
     let usage: Usage = api.get("/v1/billing/usage", "asking for the credits").await?;
     let usd = |cents: i64| cents as f64 / 100.0;
@@ -198,9 +186,6 @@ pub(super) async fn credits(api: &Api) -> Result<Credits, WaferError> {
 }
 
 /// The e-mail address, or else the id, of a token's owner.
-///
-/// # Errors
-/// The link fails, or the token is not valid.
 pub(super) async fn token_owner(api: &Api, token: &str) -> Result<String, WaferError> {
     #[derive(Serialize)]
     struct Body<'a> {

@@ -23,9 +23,6 @@ pub(crate) struct Address {
 
 impl Address {
     /// The address of `spec`.
-    ///
-    /// # Errors
-    /// The URL is invalid, or a token would go over the network in the clear.
     pub(crate) fn from_spec(spec: &RemoteSpec) -> Result<Self, RemoteError> {
         let invalid =
             |why: &str| RemoteError::Address { url: spec.url.clone(), why: why.to_owned() };
@@ -76,9 +73,6 @@ impl Address {
 }
 
 /// Refuses settings that only apply to ssh.
-///
-/// # Errors
-/// Names the first such setting.
 pub(crate) fn no_ssh_settings(spec: &RemoteSpec) -> Result<(), RemoteError> {
     let set = [
         ("jump", spec.jump.is_some()),

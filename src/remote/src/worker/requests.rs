@@ -152,9 +152,6 @@ impl WorkerRequest {
 
 impl WorkerClient {
     /// A client for the worker at `address`.
-    ///
-    /// # Errors
-    /// Certificates cannot be read.
     pub(super) fn new(
         address: &Address,
         credentials: Credentials,
@@ -175,9 +172,6 @@ impl WorkerClient {
     }
 
     /// Sends a request, and repeats it if it may be repeated and that may help.
-    ///
-    /// # Errors
-    /// The link fails, or the answer does not come from the agent.
     pub(super) async fn send(&self, mut ask: WorkerRequest) -> Result<WorkerAnswer, HttpError> {
         let first_attempts = Attempts::new(MAX_TRIES, RETRY_PAUSE);
         let mut attempts = first_attempts.clone();
@@ -226,9 +220,6 @@ impl WorkerClient {
     }
 
     /// The JSON message that answers a request, including a refusal.
-    ///
-    /// # Errors
-    /// As for [`Self::send`].
     pub(super) async fn message(&self, ask: WorkerRequest) -> Result<Vec<u8>, HttpError> {
         let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER_TIMEOUT));
         match self.send(ask).await? {

@@ -65,9 +65,6 @@ impl Credentials {
 }
 
 /// The credentials of a remote.
-///
-/// # Errors
-/// There are none, or others can read them.
 pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     if let Some(path) = spec.options.get(FILE) {
         let path = PathBuf::from(path);
@@ -95,14 +92,12 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
 }
 
 /// Checks that a source for the token is named; the source is only read when needed.
-///
-/// # Errors
-/// No source is named, and the default variable is not set.
 pub(super) fn is_named(spec: &RemoteSpec) -> Result<(), HttpError> {
     let named = [FILE, ENV, KEYCHAIN].iter().any(|setting| spec.options.contains_key(*setting));
-    match named || std::env::var_os(DEFAULT_TOKEN_VARIABLE).is_some() {
-        true => Ok(()),
-        false => Err(no_source()),
+    if named || std::env::var_os(DEFAULT_TOKEN_VARIABLE).is_some() {
+        Ok(())
+    } else {
+        Err(no_source())
     }
 }
 

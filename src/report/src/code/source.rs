@@ -77,8 +77,9 @@ fn inlined_at(instruction: &CodeLine) -> String {
     let outer = instruction.at.iter().rev().skip(1);
     let call_sites: Vec<String> =
         outer.map(|at| format!("{}:{}", base(&at.file), at.line)).collect();
-    match call_sites.is_empty() {
-        true => String::new(),
-        false => format!("inlined at {}", call_sites.join(", ")),
+    if call_sites.is_empty() {
+        String::new()
+    } else {
+        format!("inlined at {}", call_sites.join(", "))
     }
 }

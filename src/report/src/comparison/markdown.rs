@@ -45,9 +45,10 @@ pub fn markdown(c: &Comparison, names: KernelNames) -> String {
 }
 
 fn put(out: &mut String, table: TextTable, empty: &str) {
-    match table.is_empty() {
-        true => *out += &format!("{empty}\n\n"),
-        false => *out += &format!("{}\n", table.without_empty_columns().markdown()),
+    if table.is_empty() {
+        *out += &format!("{empty}\n\n")
+    } else {
+        *out += &format!("{}\n", table.without_empty_columns().markdown())
     }
 }
 

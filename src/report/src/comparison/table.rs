@@ -146,9 +146,12 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     let resources: Vec<String> = k
         .resources
         .iter()
-        .map(|r| match r.a == r.b {
-            true => format!("{} {}", r.label, value(r.a, &r.unit)),
-            false => format!("{} {} → {}", r.label, value(r.a, &r.unit), value(r.b, &r.unit)),
+        .map(|r| {
+            if r.a == r.b {
+                format!("{} {}", r.label, value(r.a, &r.unit))
+            } else {
+                format!("{} {} → {}", r.label, value(r.a, &r.unit), value(r.b, &r.unit))
+            }
         })
         .collect();
     if !resources.is_empty() {

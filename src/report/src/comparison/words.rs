@@ -35,9 +35,10 @@ pub(super) fn side(time: &SideTime) -> String {
 
 /// `5 launches each`, `3 and 31 launches`.
 pub(super) fn launches([a, b]: [u64; 2]) -> String {
-    match a == b {
-        true => format!("{a} launch{} each", if a == 1 { "" } else { "es" }),
-        false => format!("{a} and {b} launches"),
+    if a == b {
+        format!("{a} launch{} each", if a == 1 { "" } else { "es" })
+    } else {
+        format!("{a} and {b} launches")
     }
 }
 

@@ -54,6 +54,7 @@ pub(super) struct ListLimits {
 }
 
 /// The data of the page.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 pub(super) struct Page<'a> {
     headline: Headline,
@@ -62,23 +63,24 @@ pub(super) struct Page<'a> {
     run: &'a RunInfo,
     kernel: &'a KernelInfo,
     /// The model of the program, as a phrase.
-    #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     stages: &'a [Stage],
     memory: &'a [MemoryUse],
+    #[serialize_always]
     device: Option<&'a str>,
     rung: &'a str,
     ladder: &'a [rgpu_protocol::RungRecord],
     /// The gaps: what was not measured, and why.
     gaps: Vec<String>,
+    #[serialize_always]
     timing: Option<&'a Timing>,
     cases: &'a [CaseResult],
+    #[serialize_always]
     correctness: Option<&'a Correctness>,
     speed_of_light: &'a [SpeedOfLight],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     bound: &'a [BoundShare],
-    #[serde(skip_serializing_if = "Option::is_none")]
     geometric_mean: Option<&'a GeometricMean>,
     launches: Vec<PageLaunch<'a>>,
     /// What the stall reasons on the page say of a warp.
@@ -89,15 +91,12 @@ pub(super) struct Page<'a> {
     copies: &'a [CopySum],
     /// As a tree, most GPU time first, without those of libraries.
     regions: Vec<&'a Region>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     library_regions: Option<FoldedRegions>,
     operators: &'a [Operator],
     sanitizer: &'a [SanitizerResult],
     /// What the sanitizer checked, as a sentence.
-    #[serde(skip_serializing_if = "Option::is_none")]
     checks_covered: Option<String>,
     /// The checks of the sanitizer that did not run, as a sentence.
-    #[serde(skip_serializing_if = "Option::is_none")]
     checks_not_run: Option<String>,
     code: &'a [KernelCode],
     findings: &'a [Finding],
@@ -113,17 +112,16 @@ pub(super) struct Page<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hotspots_left_out: Vec<u32>,
     /// The launch that the page shows first: the headline's, or else the longest with metrics.
-    #[serde(skip_serializing_if = "Option::is_none")]
     first_launch: Option<u32>,
+    #[serialize_always]
     pub(super) trace: Option<PageTrace<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     busy: Option<BusyTile>,
     /// The GPUs over which sums run, if there are several: `4 GPUs`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     summed_over: Option<String>,
+    #[serialize_always]
     timeline: Option<&'a Timeline>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<&'a Ranks>,
+    #[serialize_always]
     comparison: Option<&'a Comparison>,
     left_out: Vec<String>,
 }
@@ -177,6 +175,7 @@ impl<'a> FindingTexts<'a> {
 }
 
 /// A launch without its metrics.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 struct PageLaunch<'a> {
     id: u32,
@@ -185,17 +184,15 @@ struct PageLaunch<'a> {
     grid: [u32; 3],
     #[serde(skip_serializing_if = "rgpu_model::launch::unmeasured")]
     block: [u32; 3],
-    #[serde(skip_serializing_if = "Option::is_none")]
     duration_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     registers: Option<u32>,
     region: &'a [String],
     stalls: &'a [StallReason],
+    #[serialize_always]
     classification: Option<&'a Classification>,
     rules: &'a [RuleMessage],
     roofline: &'a [Roof],
     /// The label of the compute ceiling that the launch is held against.
-    #[serde(skip_serializing_if = "Option::is_none")]
     compute_roof: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     series: &'a [MetricSeries],

@@ -77,9 +77,12 @@ pub(super) fn value(value: &Value) -> String {
 
 /// One line of CSV (RFC 4180).
 fn row(cells: &[String]) -> String {
-    let cell = |text: &String| match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.clone(),
+    let cell = |text: &String| {
+        if text.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text.clone()
+        }
     };
     cells.iter().map(cell).collect::<Vec<_>>().join(",") + "\n"
 }

@@ -38,9 +38,12 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
         requested.iter().flat_map(|choice| &choice.matched).map(String::as_str).collect();
     let chosen: Vec<UserRegion<'_>> = user_regions
         .into_iter()
-        .filter(|user_region| match requested.is_empty() {
-            true => !is_of_library(user_region.region),
-            false => matched.contains(display_path(user_region.path).as_str()),
+        .filter(|user_region| {
+            if requested.is_empty() {
+                !is_of_library(user_region.region)
+            } else {
+                matched.contains(display_path(user_region.path).as_str())
+            }
         })
         .collect();
     if chosen.is_empty() && requested.is_empty() {

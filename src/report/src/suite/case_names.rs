@@ -36,9 +36,10 @@ impl<'a> SharedAxes<'a> {
         let Some((target, _, remote)) = case_parts(case) else { return case.to_owned() };
         let mut axes = axes_of(case);
         axes.retain(|axis| !self.has(target, axis));
-        match axes.is_empty() {
-            true => format!("{target}{remote}"),
-            false => format!("{target}[{}]{remote}", axes.join(",")),
+        if axes.is_empty() {
+            format!("{target}{remote}")
+        } else {
+            format!("{target}[{}]{remote}", axes.join(","))
         }
     }
 

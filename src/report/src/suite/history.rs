@@ -195,9 +195,10 @@ pub fn history_page(history: &History, project: &Path) -> String {
             let started = at.map(|at| series.points[at].started.as_str()).unwrap_or_default();
             if is_one_day { minute(started) } else { date(started) }.to_owned()
         };
-        let name = match is_one_day {
-            true => format!("start of the suite on {first}, UTC"),
-            false => "start of the suite, UTC".to_owned(),
+        let name = if is_one_day {
+            format!("start of the suite on {first}, UTC")
+        } else {
+            "start of the suite, UTC".to_owned()
         };
         let axis = HorizontalAxis { name: &name, label: &label };
         body += &format!(

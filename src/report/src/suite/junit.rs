@@ -9,9 +9,6 @@ use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::suite::{RowState, SuiteRow, SuiteRun, SuiteVerdict};
 
 /// Renders a suite as JUnit XML.
-///
-/// # Errors
-/// The text cannot be written as XML.
 pub fn junit(run: &SuiteRun) -> Result<String> {
     let mut report = Report::new(run.id.as_str());
     let mut suites: Vec<TestSuite> = Vec::new();

@@ -87,10 +87,8 @@ struct TableRow<'a> {
 fn table(body: &mut String, run: &SuiteRun, history: &History) {
     let mut rows = Vec::new();
     for row in &run.rows {
-        let times: Vec<Option<&SuiteTime>> = match row.times.is_empty() {
-            true => vec![None],
-            false => row.times.iter().map(Some).collect(),
-        };
+        let times: Vec<Option<&SuiteTime>> =
+            if row.times.is_empty() { vec![None] } else { row.times.iter().map(Some).collect() };
         rows.extend(times.into_iter().map(|time| table_row(row, time, history)));
         rows.extend(over_sizes(row).map(|(mean_of, pair)| mean_row(row, mean_of, &pair)));
     }

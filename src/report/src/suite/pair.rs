@@ -22,9 +22,10 @@ impl PairCell {
 
     /// The verdict in words.
     pub(super) fn verdict_text(&self) -> String {
-        match self.too_close {
-            true => format!("{}, too close", self.verdict.as_str()),
-            false => self.verdict.as_str().to_owned(),
+        if self.too_close {
+            format!("{}, too close", self.verdict.as_str())
+        } else {
+            self.verdict.as_str().to_owned()
         }
     }
 }

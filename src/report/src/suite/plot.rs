@@ -104,9 +104,10 @@ impl Scale {
     }
 
     fn coordinate(&self, x: f64) -> f64 {
-        let share = match self.log {
-            true => (x / self.low).ln() / (self.high / self.low).ln(),
-            false => (x - self.low) / (self.high - self.low),
+        let share = if self.log {
+            (x / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (x - self.low) / (self.high - self.low)
         };
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }

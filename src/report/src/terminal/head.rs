@@ -262,10 +262,8 @@ fn add_cases(page: &mut Page<'_>, profile: &Profile) {
         ("results", Align::Left),
     ]);
     // If only some cases were timed, the others say so explicitly.
-    let untimed = match profile.cases.iter().any(|case| case.timing.is_some()) {
-        true => "not timed",
-        false => "",
-    };
+    let untimed =
+        if profile.cases.iter().any(|case| case.timing.is_some()) { "not timed" } else { "" };
     let share = |u: Option<&Utilization>| u.map(|u| percent(u.percent)).unwrap_or_default();
     for case in &profile.cases {
         let t = case.timing.as_ref();

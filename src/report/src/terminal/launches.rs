@@ -118,9 +118,10 @@ fn distinct_field(
         let label = if at == 0 { label } else { "" };
         let is_other =
             |(other, of, _): &(String, &Launch, String)| other == kernel && of.grid != launch.grid;
-        let grid = match texts.iter().any(is_other) {
-            true => format!(" with grid {}", grid_text(launch)),
-            false => String::new(),
+        let grid = if texts.iter().any(is_other) {
+            format!(" with grid {}", grid_text(launch))
+        } else {
+            String::new()
         };
         let text = if several { format!("{kernel}{grid}: {text}") } else { text.clone() };
         page.field(label, &text);

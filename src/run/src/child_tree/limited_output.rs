@@ -27,9 +27,6 @@ pub struct LimitedOutput {
 
 impl LimitedOutput {
     /// Copies into `log`, which may have `limit` bytes in all, what is written to the returned pipe.
-    ///
-    /// # Errors
-    /// There are no pipes or threads left.
     pub fn start(log: File, limit: u64) -> io::Result<(PipeWriter, Self)> {
         let (output, writer) = pipe()?;
         let (end, ended) = pipe()?;

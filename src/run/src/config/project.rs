@@ -96,9 +96,6 @@ impl Config {
     }
 
     /// The remote that an agent names: one of the user's settings, or `local`.
-    ///
-    /// # Errors
-    /// As [`Config::remote_of_project`].
     pub fn remote_of_agent(
         &self,
         name: &str,
@@ -146,9 +143,6 @@ impl Config {
     }
 
     /// The folder `name` beside the runs folder, e.g. `artifacts/sass`.
-    ///
-    /// # Errors
-    /// The runs are inside the project, and the folder is a link that leads out of it.
     pub fn folder_beside_runs(&self, name: &str) -> Result<PathBuf> {
         let runs_dir = &self.runs_dir.value;
         let folder = runs_dir.parent().unwrap_or(&self.project).join(name);
@@ -168,9 +162,6 @@ impl Config {
 
     /// Refuses a folder for output that the user names inside the project, and that a link leads to:
     /// the link may have come with the project.
-    ///
-    /// # Errors
-    /// The folder, or one above it, is a link below the project.
     pub fn check_output_folder(&self, folder: &Path) -> Result<()> {
         let is_inside = folder.starts_with(&self.project);
         match is_inside.then(|| link_below(&self.project, folder)).flatten() {
@@ -186,9 +177,6 @@ impl Config {
 
     /// Refuses flags that a preset of a project's file may not set. A preset of the user's own file
     /// may set every flag.
-    ///
-    /// # Errors
-    /// A flag that only the user may set, or a remote that a project may not name.
     pub fn check_preset(
         &self,
         name: &str,

@@ -81,9 +81,6 @@ pub enum Installer {
 
 impl Installer {
     /// Finds a Python with pip, else uv.
-    ///
-    /// # Errors
-    /// [`FetchError::NoPip`].
     pub fn find() -> Result<Self, FetchError> {
         let uv = || which::which("uv").ok().map(Self::Uv);
         python().map(Self::Pip).or_else(uv).ok_or(FetchError::NoPip)

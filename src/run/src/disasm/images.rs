@@ -17,9 +17,6 @@ use rgpu_model::disasm::{ImageCompression, ImageKind, InputKind};
 pub type LocatedImage = (String, Vec<u8>);
 
 /// Every requested cubin and PTX of a file, for views, and the errors of its parts.
-///
-/// # Errors
-/// The file cannot be read or holds no GPU code.
 pub fn image_bytes(
     path: &Path,
     task: &ImageTask,

@@ -60,9 +60,6 @@ pub struct Inputs {
 
 /// The files for the user's inputs. A missing or empty input is kept among several, so that its
 /// error is reported in its position.
-///
-/// # Errors
-/// All inputs are missing or empty, or a folder cannot be listed.
 pub fn inputs(named_inputs: &[NamedInput]) -> Result<Inputs, InputError> {
     let mut inputs = Inputs::default();
     let mut errors = Vec::new();
@@ -98,9 +95,10 @@ pub fn inputs(named_inputs: &[NamedInput]) -> Result<Inputs, InputError> {
             }
         }
     }
-    match errors.len() == inputs.files.len() {
-        true => errors.into_iter().next().map_or(Ok(inputs), Err),
-        false => Ok(inputs),
+    if errors.len() == inputs.files.len() {
+        errors.into_iter().next().map_or(Ok(inputs), Err)
+    } else {
+        Ok(inputs)
     }
 }
 

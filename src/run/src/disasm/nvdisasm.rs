@@ -311,9 +311,10 @@ pub(super) fn tool_failure(stderr: &[u8], file: &str) -> ToolError {
 fn without_file_name(words: &str, file: &str) -> String {
     let words = words.replace(file, "the cubin");
     let words: Vec<&str> = words.lines().map(str::trim).filter(|l| !l.is_empty()).take(3).collect();
-    match words.is_empty() {
-        true => "it printed nothing".to_owned(),
-        false => words.join("; ").chars().take(200).collect(),
+    if words.is_empty() {
+        "it printed nothing".to_owned()
+    } else {
+        words.join("; ").chars().take(200).collect()
     }
 }
 

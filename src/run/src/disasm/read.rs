@@ -71,9 +71,10 @@ impl<'w> ImageReader<'w> {
         }
         if input.errors.is_empty() && input.images.is_empty() {
             let filtered = !self.task.filter.arches.is_empty();
-            input.errors.push(match filtered {
-                true => OTHER_ARCHES.to_owned(),
-                false => "the file contains no GPU code".to_owned(),
+            input.errors.push(if filtered {
+                OTHER_ARCHES.to_owned()
+            } else {
+                "the file contains no GPU code".to_owned()
             });
         }
         input.status = match (input.errors.is_empty(), input.images.is_empty()) {
@@ -263,9 +264,10 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], task: &ImageTask) -> (String, String
         let (flags, symbols) = listing_options(cubin, task);
         match tool.listing(bytes, flags, &symbols) {
             Ok(text) => {
-                let text = match task.columns.control {
-                    true => gpu_code::annotate(&text, cubin, bytes),
-                    false => text,
+                let text = if task.columns.control {
+                    gpu_code::annotate(&text, cubin, bytes)
+                } else {
+                    text
                 };
                 return (name_sources(&text), tool.name(), None);
             }

@@ -200,10 +200,7 @@ impl ProfileBuilder {
 
     /// The rung that the run reached; [`RungId::None`] if there is none.
     pub(super) fn rung(&self) -> RungId {
-        match self.rung.is_empty() {
-            true => RungId::None,
-            false => self.rung.clone(),
-        }
+        if self.rung.is_empty() { RungId::None } else { self.rung.clone() }
     }
 
     /// Adds a report of ncu from a provider's service; its launches replace those of lower rungs.

@@ -439,9 +439,6 @@ fn compiler(end: &JobResult, build: &Build) -> String {
 
 /// Copies the cubins to `<kernel>.<arch>.cubin`, then `<kernel>-2.<arch>.cubin` and so on, beside
 /// the runs, so that `rgpu disasm artifacts/*.cubin` finds them. Returns the new paths.
-///
-/// # Errors
-/// I/O errors.
 pub fn publish(build: &Build, run: &RunFolder, runs_root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let Some(artifacts) = runs_root.parent() else { return Ok(Vec::new()) };
     let folder = Folder::create(artifacts)?;

@@ -55,9 +55,6 @@ impl CargoCache {
     }
 
     /// Compiles a package.
-    ///
-    /// # Errors
-    /// The cache cannot be written, or cargo cannot be started.
     pub async fn build(&self, package: &Package) -> Result<CargoBuild> {
         let Some(cargo) = cargo() else { return Ok(CargoBuild::NoCargo) };
         let root = self.folder.join("rust");
@@ -103,9 +100,10 @@ impl CargoCache {
         };
         package.files.iter().try_for_each(write_if_changed)?;
         // Cargo extends the lock file with the file's own dependencies, so it is written once.
-        match root.join(&package.lock.path).exists() || package.lock.text.is_empty() {
-            true => Ok(()),
-            false => write_if_changed(&package.lock),
+        if root.join(&package.lock.path).exists() || package.lock.text.is_empty() {
+            Ok(())
+        } else {
+            write_if_changed(&package.lock)
         }
     }
 

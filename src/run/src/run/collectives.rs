@@ -210,9 +210,10 @@ fn parse(text: &[u8]) -> Result<MeasuredCollectives> {
             return Err(bad(format!("a time or size of {} is not a number above 0", row.op)));
         }
     }
-    match result.rows.is_empty() || result.ranks < 2 {
-        true => Err(bad("it has no rows".to_owned())),
-        false => Ok(result),
+    if result.rows.is_empty() || result.ranks < 2 {
+        Err(bad("it has no rows".to_owned()))
+    } else {
+        Ok(result)
     }
 }
 

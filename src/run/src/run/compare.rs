@@ -307,9 +307,10 @@ impl SideBuilder {
 
 /// The failed rung and its reason.
 fn failure_text(record: &RungRecord) -> String {
-    match record.message.is_empty() {
-        true => format!("{}: {}", record.rung, tool::reason(&record.code).title),
-        false => format!("{}: {}", record.rung, record.message),
+    if record.message.is_empty() {
+        format!("{}: {}", record.rung, tool::reason(&record.code).title)
+    } else {
+        format!("{}: {}", record.rung, record.message)
     }
 }
 

@@ -193,10 +193,7 @@ impl PlanDriver for ExecDriver<'_> {
             // attach` refuses a run that records no job.
             return Ok(Some(draft(&ExecRequest::default(), job.job())));
         };
-        let facts = match self.run.needs_facts {
-            true => Some(session.facts(context).await?),
-            false => None,
-        };
+        let facts = if self.run.needs_facts { Some(session.facts(context).await?) } else { None };
         let request = program(facts.as_ref())?;
         session.secrets.clone_from(&request.secrets);
         Ok(Some(draft(&request, job.job())))

@@ -110,9 +110,6 @@ impl FactsCache {
     }
 
     /// Asks the host for its facts and caches them.
-    ///
-    /// # Errors
-    /// The link fails, or the user stopped waiting.
     pub async fn ask(
         &self,
         link: &mut HostLink,

@@ -103,9 +103,10 @@ impl FailedRungs {
 
     fn skip_text(&self, failed: &StoredFailure) -> String {
         let at = Timestamp::from_second(failed.at_s).map(|at| at.strftime("%F %R UTC").to_string());
-        let details = match failed.message.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", failed.message),
+        let details = if failed.message.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", failed.message)
         };
         format!(
             "skipped: failed on {} with {}{details}; `rgpu doctor {} --fresh` forgets that",

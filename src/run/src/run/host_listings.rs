@@ -101,9 +101,6 @@ impl Reporter for CallCounter<'_> {
 }
 
 /// Requests listings from a host in jobs of their own. `None` if it has no working nvdisasm.
-///
-/// # Errors
-/// As `ListingHost::fetch_listings`.
 pub async fn fetch_host_listings(
     session: &mut RunSession<'_>,
     requests: &[ListingRequest],

@@ -60,8 +60,9 @@ async fn install(
     let submission = submission(bundle.plan, bundle.blobs);
     job::submit(session.link, &submission, context).await?;
     let end = job::follow_to_end(session.link, job, &[], context).await?;
-    match end.step_ok(HOST_TOOL_STEP_ID) {
-        true => Ok(()),
-        false => Err(outcome::failure(session.link.remote(), &end).into()),
+    if end.step_ok(HOST_TOOL_STEP_ID) {
+        Ok(())
+    } else {
+        Err(outcome::failure(session.link.remote(), &end).into())
     }
 }

@@ -139,9 +139,6 @@ fn plan_limits(folder: &RunFolder, job: &str) -> Limits {
 
 /// Follows the job to its terminal event. `before` holds the events that are in the run folder
 /// already; they are not recorded again.
-///
-/// # Errors
-/// The link stays cut, the run folder cannot be written, or the user stopped waiting.
 pub(super) async fn follow_to_end(
     link: &mut HostLink,
     job: &str,
@@ -301,9 +298,6 @@ fn is_ended_from_outside(result: &JobResult) -> bool {
 
 /// Records output of a step, then reports the recorded part. Output that a full disk did not take
 /// is not reported: the host sends it again when the run is resumed.
-///
-/// # Errors
-/// As [`Recorder::output`].
 pub fn record_output(
     recorder: &mut Recorder,
     reporter: &mut dyn Reporter,
@@ -329,12 +323,11 @@ pub fn record_output(
 fn recording_failure(error: StoreError, record: &RunRecord) -> Failure {
     let disk = matches!(error, StoreError::Io { .. });
     let failure = Failure::from(error);
-    match disk {
-        true => failure.hint(format!(
-            "free some space, then run `rgpu runs attach {}` to continue",
-            record.id
-        )),
-        false => failure,
+    if disk {
+        failure
+            .hint(format!("free some space, then run `rgpu runs attach {}` to continue", record.id))
+    } else {
+        failure
     }
 }
 
@@ -374,10 +367,11 @@ fn apply_event(result: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event
 
 /// The failure of a command that no longer waits for the host to confirm the cancel.
 fn unconfirmed(link: &HostLink, id: &str) -> Failure {
-    match link.is_linked() {
-        true => cancelled()
-            .hint(format!("the job will be cancelled; `rgpu runs attach {id}` shows how it ended")),
-        false => cancelled_beside_job(id).cause("the link to the host is lost"),
+    if link.is_linked() {
+        cancelled()
+            .hint(format!("the job will be cancelled; `rgpu runs attach {id}` shows how it ended"))
+    } else {
+        cancelled_beside_job(id).cause("the link to the host is lost")
     }
 }
 

@@ -33,9 +33,6 @@ pub const NOT_FOR_AGENTS: &str = "not compiled on this machine, since an agent s
 /// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
 /// request. Without a compiler here, and for an agent, the plan reports that the host has none.
 /// `sequence` numbers the builds of one run.
-///
-/// # Errors
-/// The kernel does not compile, or this machine's agent does not start.
 pub(super) async fn compile_here(
     request: &mut Request,
     builder: &mut ProfileBuilder,
@@ -76,9 +73,6 @@ pub(super) async fn compile_here(
 
 /// The architecture for which `compile_here` would compile the request's kernel for a remote host
 /// with these facts, if this machine has a compiler. `None` if it compiles nothing.
-///
-/// # Errors
-/// The architecture cannot be compiled for.
 pub fn arch_to_compile_here(
     request: &Request,
     facts: &HostFacts,

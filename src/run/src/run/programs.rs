@@ -122,9 +122,6 @@ pub(super) fn folders(triple: &str, libexec: Option<&Path>, exe: &Path) -> Vec<P
 }
 
 /// Finds rgpu's programs for a target.
-///
-/// # Errors
-/// No agent was found, so nothing can run.
 pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs> {
     let folders = folders(triple, libexec, exe);
     let file = |name: &str| folders.iter().map(|dir| dir.join(name)).find(|p| p.is_file());

@@ -34,9 +34,6 @@ const MAX_TAIL_BYTES: usize = 3000;
 
 impl ProfileDriver<'_> {
     /// Asks the provider's ncu for rungs above the one that the run reached.
-    ///
-    /// # Errors
-    /// The run folder cannot be written, or the user stopped waiting.
     pub(super) async fn run_provider_ncu(
         &mut self,
         session: &mut RunSession<'_>,

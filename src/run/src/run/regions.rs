@@ -119,9 +119,6 @@ pub(super) fn region_choices(
 }
 
 /// The regions that exact patterns name. They need no survey.
-///
-/// # Errors
-/// `no_survey` if a pattern is not exact.
 pub(super) fn exact_regions(
     patterns: &[RegionPattern],
 ) -> Result<Vec<RecordedRegion>, Box<Failure>> {

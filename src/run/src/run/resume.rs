@@ -30,9 +30,6 @@ impl RecordedJob {
 }
 
 /// The recorded outcome of `job`, from `events.jsonl`: that file may be ahead of `run.json`.
-///
-/// # Errors
-/// The folder cannot be read.
 pub fn recorded_outcome(
     folder: &RunFolder,
     record: &RunRecord,
@@ -53,9 +50,6 @@ struct EventLine {
 }
 
 /// The recorded part of `job`; `None` if the run's record does not list it.
-///
-/// # Errors
-/// The folder cannot be read.
 pub(super) fn recorded_job(
     folder: &RunFolder,
     record: &RunRecord,

@@ -27,9 +27,6 @@ struct Sample<'a> {
 }
 
 /// Writes the samples of a run, if its calls were timed.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_samples(folder: &RunFolder) -> Result<()> {
     let Ok(bytes) = folder.read(REPORT) else { return Ok(()) };
     let Ok(report) = crate::saved_json::from_slice::<RunnerReport>(&bytes) else { return Ok(()) };

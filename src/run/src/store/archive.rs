@@ -19,18 +19,12 @@ pub struct Archive<'a> {
 
 impl<'a> Archive<'a> {
     /// Starts an archive in `file`.
-    ///
-    /// # Errors
-    /// zstd cannot be set up.
     pub fn new(file: &'a mut File) -> io::Result<Self> {
         let packed = zstd::stream::Encoder::new(file, ZSTD_LEVEL)?;
         Ok(Self { tar: tar::Builder::new(packed) })
     }
 
     /// Adds a document under `name`, with the modification time `mtime_s` (Unix seconds).
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn document(&mut self, name: &str, bytes: &[u8], mtime_s: u64) -> io::Result<()> {
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
@@ -41,9 +35,6 @@ impl<'a> Archive<'a> {
 
     /// Adds every regular file below `folder` under `name`, except files that are still being
     /// written.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn folder(&mut self, name: &str, folder: &Path) -> io::Result<()> {
         let folder = Folder::open(folder)?;
         for entry in folder.walk()? {
@@ -65,9 +56,6 @@ impl<'a> Archive<'a> {
     }
 
     /// Completes the archive.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn finish(self) -> io::Result<()> {
         self.tar.into_inner()?.finish()?;
         Ok(())

@@ -22,9 +22,6 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// As [`write()`], with the concatenation of `parts`.
-///
-/// # Errors
-/// As [`write()`].
 pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -> io::Result<()> {
     let folder = parent(path)?;
     make_folder(folder)?;
@@ -84,9 +81,6 @@ pub fn write_new(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) ->
 
 /// Writes a file that only its owner may read (secrets, the user's remotes). So are the folders above
 /// it that are missing.
-///
-/// # Errors
-/// As [`write()`].
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = parent(path)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -99,9 +93,6 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Creates a folder of the user's own, and those above it that are missing, for the user alone
 /// whatever the umask is. Takes other users' rights from a folder that is there.
-///
-/// # Errors
-/// I/O errors.
 pub fn make_private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let metadata = fs::metadata(folder)?;
@@ -117,9 +108,6 @@ pub fn make_private_folder(folder: &Path) -> io::Result<()> {
 ///
 /// The lock is on the file's folder, since each write replaces the file itself. A missing folder is
 /// made for the user alone.
-///
-/// # Errors
-/// The folder cannot be created or opened.
 pub fn lock_parent_of(file: &Path) -> io::Result<File> {
     let folder = parent(file)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -136,9 +124,6 @@ fn parent(path: &Path) -> io::Result<&Path> {
 
 /// Creates a folder, and those above it that are missing, so that nobody but the user can write to
 /// them, whatever the umask is.
-///
-/// # Errors
-/// I/O errors.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(folder)
 }

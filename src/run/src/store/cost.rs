@@ -7,20 +7,17 @@ use serde::{Deserialize, Serialize};
 const MAX_BILLS_PER_RUN: usize = 20;
 
 /// The cost of a run, as in `run.json`.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Cost {
     /// The remote's price in US dollars per hour, from the user's settings.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_hour: Option<f64>,
     /// The cost of the run in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// Where `cost_usd` comes from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_from: Option<CostSource>,
     /// The provider's bill for the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub billed: Option<BilledCost>,
 }
 

@@ -39,17 +39,11 @@ pub struct Destination {
 
 impl DestinationRoot {
     /// Opens the folder `path`. Symbolic links above it are followed, since the user chose them.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn open(path: &Path) -> io::Result<Self> {
         Folder::open(path).map(Self)
     }
 
     /// The destination of the file `path` below this folder; creates the folders on the way.
-    ///
-    /// # Errors
-    /// [`DestinationError::Link`], a path that leaves the folder, I/O errors.
     pub fn destination(&self, path: &str) -> Result<Destination, DestinationError> {
         if !valid_relative_path(path) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
@@ -68,25 +62,16 @@ impl DestinationRoot {
 
 impl Destination {
     /// Metadata of the existing file, without following a link; `None` if there is none.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn metadata(&self) -> io::Result<Option<Stat>> {
         self.folder.stat(&self.name)
     }
 
     /// Opens the existing regular file for reading.
-    ///
-    /// # Errors
-    /// I/O errors, or the path is a link or no regular file.
     pub fn read(&self) -> io::Result<File> {
         self.folder.open_file(&self.name)
     }
 
     /// Starts a file that replaces this destination once it is finished.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn begin(self) -> io::Result<(File, NewFile)> {
         self.folder.begin(&self.name)
     }

@@ -46,9 +46,6 @@ pub struct RunFolder {
 
 impl RunFolder {
     /// Creates `<root>/<id>`, or uses `out` if given. A run below `root` becomes the latest.
-    ///
-    /// # Errors
-    /// As [`RunFolder::create_without_latest`].
     pub fn create(root: &Path, id: &str, out: Option<&Path>) -> Result<Self, StoreError> {
         let folder = Self::create_without_latest(root, id, out)?;
         if out.is_none() {
@@ -95,9 +92,6 @@ impl RunFolder {
 
     /// Follows the run, so that this process may write: no other process can follow it until this
     /// and all clones are dropped.
-    ///
-    /// # Errors
-    /// [`StoreError::Followed`], [`StoreError::LinkedFolder`].
     pub fn follow(mut self) -> Result<Self, StoreError> {
         if self.follower.is_none() {
             refuse_links(&self.files)?;
@@ -129,9 +123,6 @@ impl RunFolder {
     }
 
     /// Makes this the run that `latest` names in its root.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn becomes_latest(&self) -> Result<(), StoreError> {
         let (Some(root), Some(id)) = (self.path().parent(), self.path().file_name()) else {
             return Ok(());
@@ -155,22 +146,17 @@ impl RunFolder {
     }
 
     /// Opens the run `id` of a root, as [`RunFolder::open`].
-    ///
-    /// # Errors
-    /// As [`RunFolder::open`].
     pub(super) fn open_in(root: &Folder, id: &str) -> Result<Self, StoreError> {
         Self::checked(Self::folder_in(root, id)?)
     }
 
     /// As [`RunFolder::open_in`], without a look at all files: for the run's own documents alone.
-    ///
-    /// # Errors
-    /// As [`RunFolder::open`].
     pub(super) fn look_in(root: &Folder, id: &str) -> Result<Self, StoreError> {
         let files = Self::folder_in(root, id)?;
-        match files.is_file(RECORD_FILE) {
-            true => Ok(Self { files, follower: None }),
-            false => Err(StoreError::Unknown(id.to_owned())),
+        if files.is_file(RECORD_FILE) {
+            Ok(Self { files, follower: None })
+        } else {
+            Err(StoreError::Unknown(id.to_owned()))
         }
     }
 
@@ -188,19 +174,15 @@ impl RunFolder {
             return Err(StoreError::NoRun { inner: newest_run_in(&files), path });
         }
         refuse_links(&files)?;
-        match files.is_file(RECORD_FILE) {
-            true => Ok(Self { files, follower: None }),
-            false => {
-                let odd = io::Error::other("it is not a regular file");
-                Err(io_error("read", &files.path().join(RECORD_FILE))(odd))
-            }
+        if files.is_file(RECORD_FILE) {
+            Ok(Self { files, follower: None })
+        } else {
+            let odd = io::Error::other("it is not a regular file");
+            Err(io_error("read", &files.path().join(RECORD_FILE))(odd))
         }
     }
 
     /// The folder of one side of a comparison; created if needed.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn side(&self, name: &str) -> Result<Self, StoreError> {
         let made = self.files.make_folder(name);
         let files = made.map_err(io_error("create", &self.path().join(name)))?;
@@ -224,9 +206,6 @@ impl RunFolder {
 
     /// Reads the run's record. The names of the run and its jobs are valid: they become parts of
     /// command lines in messages to the user.
-    ///
-    /// # Errors
-    /// I/O errors, [`StoreError::OtherSchema`], [`StoreError::BadRecord`].
     pub fn record(&self) -> Result<RunRecord, StoreError> {
         #[derive(Deserialize)]
         struct SchemaName {
@@ -251,9 +230,6 @@ impl RunFolder {
 
     /// Reads the record and returns it with the state corrected; writes nothing. A command that was
     /// killed could not record that it never submitted a job, or that its suite was cancelled.
-    ///
-    /// # Errors
-    /// As [`RunFolder::record`].
     pub fn current_record(&self) -> Result<RunRecord, StoreError> {
         let is_unsent = |record: &RunRecord| {
             record.state == RunState::Running && record.jobs.is_empty() && !record.is_fan_out()
@@ -264,9 +240,10 @@ impl RunFolder {
             record = self.record()?;
             if is_unsent(&record) {
                 // The jobs of a suite are those of its cases, of which some may have ended.
-                record.state = match self.has(SUITE_FILE) {
-                    true => RunState::Cancelled,
-                    false => RunState::NeverSubmitted,
+                record.state = if self.has(SUITE_FILE) {
+                    RunState::Cancelled
+                } else {
+                    RunState::NeverSubmitted
                 };
             }
         }
@@ -274,9 +251,6 @@ impl RunFolder {
     }
 
     /// Writes the run's record to `run.json`.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn save(&self, record: &RunRecord) -> Result<(), StoreError> {
         self.write_json(RECORD_FILE, record)
     }
@@ -312,9 +286,6 @@ impl RunFolder {
     ///
     /// Errors while writing a failure are ignored, since a full disk is often its cause. The record
     /// then stays unchanged and the run can be resumed.
-    ///
-    /// # Errors
-    /// I/O errors, if the run did not fail.
     pub fn end(
         &self,
         record: &RunRecord,
@@ -338,17 +309,11 @@ impl RunFolder {
     }
 
     /// Writes a file of the run.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         self.files.write(name, bytes).map_err(io_error("write", &self.path().join(name)))
     }
 
     /// Writes a value as indented JSON.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), StoreError> {
         let path = self.path().join(name);
         let mut bytes = serde_json::to_vec_pretty(value)
@@ -359,9 +324,6 @@ impl RunFolder {
     }
 
     /// Reads a file of the run.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
         let read = self.files.read(name, MAX_FILE_BYTES);
         read.map_err(io_error("read", &self.path().join(name)))
@@ -410,9 +372,6 @@ impl RunFolder {
     }
 
     /// Opens the event log for appending. Output logs are opened with their first bytes.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn recorder(&self) -> Result<Recorder, StoreError> {
         let path = self.path().join("events.jsonl");
         let log = self.path().join("log");
@@ -458,9 +417,6 @@ pub struct LogPosition<'a> {
 
 impl Recorder {
     /// Appends an event of a job to `events.jsonl`.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn event(&mut self, job: &str, event: &Event) -> Result<(), StoreError> {
         #[derive(Serialize)]
         struct Line<'a> {
@@ -473,9 +429,6 @@ impl Recorder {
 
     /// Appends to `events.jsonl` that the link is lost and why, or with `None` that it is restored. Such
     /// a line has no job and no number, since it does not come from the host.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn link(&mut self, lost: Option<&str>) -> Result<(), StoreError> {
         #[derive(Serialize)]
         struct Line<'a> {

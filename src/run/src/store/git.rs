@@ -250,10 +250,7 @@ impl FoundRepository {
             return Err(RepositoryError::link(entry));
         }
         if kind.is_dir() {
-            return match entry == self.git_dir {
-                true => Ok(false),
-                false => Err(other_work_tree()),
-            };
+            return if entry == self.git_dir { Ok(false) } else { Err(other_work_tree()) };
         }
         if pointed_at(&entry, "gitdir: ") != Some(self.git_dir.clone()) {
             return Err(other_work_tree());

@@ -72,9 +72,6 @@ impl Runs {
 
     /// Creates a run with the id `chosen`, else with a fresh id that contains `name`, in `out` if
     /// given, else below the root. It becomes the latest.
-    ///
-    /// # Errors
-    /// As [`RunFolder::create_without_latest`].
     pub fn create(
         &self,
         chosen: Option<&str>,
@@ -90,9 +87,6 @@ impl Runs {
     }
 
     /// As [`Runs::create`], without making it the latest.
-    ///
-    /// # Errors
-    /// As [`RunFolder::create_without_latest`].
     pub fn claim(
         &self,
         chosen: Option<&str>,
@@ -132,17 +126,11 @@ impl Runs {
     }
 
     /// All runs, newest first, without folders that have no readable record.
-    ///
-    /// # Errors
-    /// I/O errors of the root folder.
     pub fn list(&self) -> Result<Vec<RunLine>, StoreError> {
         Ok(self.list_with_unreadable()?.0)
     }
 
     /// All runs, newest first, and why the records of other folders cannot be read.
-    ///
-    /// # Errors
-    /// I/O errors of the root folder.
     pub fn list_with_unreadable(&self) -> Result<(Vec<RunLine>, Vec<StoreError>), StoreError> {
         let (mut lines, mut unreadable) = (Vec::new(), Vec::new());
         let Some(root) = self.open_root()? else { return Ok((lines, unreadable)) };
@@ -163,9 +151,6 @@ impl Runs {
     }
 
     /// The records of all runs, newest first. Unlike [`Runs::list`], it does not look at their sizes.
-    ///
-    /// # Errors
-    /// I/O errors of the root folder.
     pub fn records(&self) -> Result<Vec<RunRecord>, StoreError> {
         let Some(root) = self.open_root()? else { return Ok(Vec::new()) };
         let record = |id: String| RunFolder::look_in(&root, &id).ok()?.current_record().ok();
@@ -175,18 +160,12 @@ impl Runs {
     }
 
     /// Finds a run by path, id, unique prefix, `latest` or `latest~N`.
-    ///
-    /// # Errors
-    /// [`StoreError::Unknown`], [`StoreError::NoRun`], [`StoreError::Ambiguous`], I/O errors.
     pub fn find(&self, name: &str) -> Result<RunFolder, StoreError> {
         self.find_among(name, |_| true)
     }
 
     /// As [`Runs::find`], but `latest` and `latest~N` pass over suites, and over runs that ended without
     /// a result, such as commands and failures. If all did, the latest is returned.
-    ///
-    /// # Errors
-    /// As [`Runs::find`].
     pub fn find_result(&self, name: &str) -> Result<RunFolder, StoreError> {
         let has_result = |folder: &RunFolder| {
             let ended =
@@ -199,9 +178,6 @@ impl Runs {
 
     /// As [`Runs::find`], but `latest` and `latest~N` pass over runs that `counts` refuses. If it
     /// refuses all, the latest is returned.
-    ///
-    /// # Errors
-    /// As [`Runs::find`].
     pub fn find_preferring(
         &self,
         name: &str,
@@ -214,9 +190,6 @@ impl Runs {
     }
 
     /// As [`Runs::find`], but `latest` and `latest~N` count only runs that `counts` accepts.
-    ///
-    /// # Errors
-    /// As [`Runs::find`].
     pub fn find_among(
         &self,
         name: &str,
@@ -286,9 +259,6 @@ impl Runs {
     /// The ended runs without the newest `keep` of them. Runs that may still continue, or that a
     /// process follows, are not included. Runs whose folders were not made here do not count among
     /// the newest of those that were: their records may name any time.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn ended_runs_to_prune(&self, keep: usize) -> Result<RunsToRemove, StoreError> {
         let mut ended = self.list()?;
         ended.retain(|line| !line.record.state.is_active());
@@ -301,9 +271,6 @@ impl Runs {
     }
 
     /// Splits runs by who made their folders.
-    ///
-    /// # Errors
-    /// I/O errors of the root folder.
     pub fn split_by_maker(&self, lines: Vec<RunLine>) -> Result<RunsToRemove, StoreError> {
         let Some(root) = self.open_root()? else { return Ok(RunsToRemove::default()) };
         let marks = self.made.as_ref().map(MadeFolders::marks).unwrap_or_default();
@@ -380,9 +347,6 @@ impl Runs {
 
     /// Removes these runs, except those that a process follows. If the latest was removed, `latest`
     /// then names the newest that is left.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn remove(&self, lines: &[RunLine]) -> Result<(), StoreError> {
         let Some(root) = self.open_root()? else { return Ok(()) };
         for line in lines {
@@ -413,9 +377,6 @@ impl Runs {
     }
 
     /// The ids of the suites among the runs, in the order of [`Runs::ids`].
-    ///
-    /// # Errors
-    /// As [`Runs::ids`].
     pub fn suite_ids(&self) -> Result<Vec<String>, StoreError> {
         let Some(root) = self.open_root()? else { return Ok(Vec::new()) };
         let mut ids = ids_in(&root)?;
@@ -424,9 +385,6 @@ impl Runs {
     }
 
     /// The ids of all runs, in no order.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn ids(&self) -> Result<Vec<String>, StoreError> {
         self.open_root()?.map_or(Ok(Vec::new()), |root| ids_in(&root))
     }

@@ -88,9 +88,6 @@ pub fn tail_of(file: File, max_bytes: u64) -> Option<(String, u64)> {
 }
 
 /// At most `max_bytes` bytes of a file of the run from `offset` on.
-///
-/// # Errors
-/// I/O errors.
 pub fn read_at(
     folder: &RunFolder,
     name: impl AsRef<Path>,

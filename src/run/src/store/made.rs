@@ -35,9 +35,6 @@ impl MadeFolders {
     }
 
     /// Adds a folder that was just made.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(super) fn add(&self, folder: &Folder) -> io::Result<()> {
         atomic::make_private_folder(self.file.parent().unwrap_or(Path::new(".")))?;
         let mut options = fs::File::options();
@@ -53,9 +50,6 @@ impl MadeFolders {
 }
 
 /// The mark of a folder.
-///
-/// # Errors
-/// I/O errors.
 pub(super) fn mark(folder: &Folder) -> io::Result<String> {
     let (inode, born) = folder.identity()?;
     let name = match born {

@@ -12,6 +12,7 @@ use super::git::QuietGit;
 use rgpu_model::regular_file;
 
 /// The content of `env.json` (`rgpu.env/1`).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvRecord {
     /// Name and version of this schema: `rgpu.env/1`.
@@ -21,10 +22,8 @@ pub struct EnvRecord {
     /// The laptop's system, e.g. `linux x86_64`.
     pub laptop: String,
     /// The host with its GPUs, driver, CUDA and tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostFacts>,
     /// The repository that contains the kernel. Absent if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Repository>,
 }
 
@@ -91,18 +90,12 @@ impl EnvRecord {
 }
 
 /// Digests a file on this machine.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn digest_file(path: &Path) -> std::io::Result<InputDigest> {
     let (size, sha256) = digest_of(regular_file::open(path)?)?;
     Ok(InputDigest { path: path.display().to_string(), size, sha256 })
 }
 
 /// Returns a reader's length in bytes and its sha256.
-///
-/// # Errors
-/// The reader fails.
 pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest)> {
     let mut hash = Sha256::new();
     let mut size = 0;

@@ -14,6 +14,7 @@ use super::cost::Cost;
 pub(super) const SCHEMA: &str = "rgpu.run/1";
 
 /// The content of `run.json` (`rgpu.run/1`).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
     /// Name and version of this schema: `rgpu.run/1`.
@@ -47,7 +48,6 @@ pub struct RunRecord {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// The suite, queue entry or loop that started the run. Absent if a user did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunParent>,
     /// The jobs on the host, one for each plan.
     #[serde(default)]
@@ -55,10 +55,8 @@ pub struct RunRecord {
     /// The state of the run.
     pub state: RunState,
     /// Exit status of the command. Absent until it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
     /// Exit status of the user's program. Only for `exec`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_exit: Option<i32>,
     /// Wall-clock time of the run in seconds.
     #[serde(default)]
@@ -129,13 +127,12 @@ pub fn remote_suffix(remote: &str) -> String {
 
 /// The queue entry, loop or suite that started a run. Several fields are set if, for example, a queue
 /// entry ran a suite.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunParent {
     /// The id of the suite's run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite: Option<String>,
     /// The number of the entry of `rgpu queue`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<i64>,
     /// The id of the loop.
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]

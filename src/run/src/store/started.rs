@@ -25,9 +25,6 @@ impl StartedRuns {
     }
 
     /// Adds a run.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn add(&self, record: &RunRecord) -> io::Result<()> {
         atomic::make_private_folder(self.file.parent().unwrap_or(Path::new(".")))?;
         let mut options = fs::File::options();

@@ -195,9 +195,6 @@ pub struct StateDb {
 impl StateDb {
     /// Opens the database of a project, or creates it. `own_ids` is the file that lists the ids of
     /// the user's databases, one per line.
-    ///
-    /// # Errors
-    /// [`StateError`].
     pub fn open(project: &Path, own_ids: &Path) -> Result<Self, StateError> {
         let path = project.join(FOLDER);
         let failed = |source: io::Error| state_io_error("create", &path, source);
@@ -216,9 +213,6 @@ impl StateDb {
     }
 
     /// As [`StateDb::open`]; `None` if the project has no database.
-    ///
-    /// # Errors
-    /// [`StateError`].
     pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Option<Self>, StateError> {
         let path = project.join(FOLDER);
         let files = Folder::open(project).and_then(|project| project.folder(FOLDER));
@@ -279,9 +273,6 @@ impl StateDb {
 
     /// Checks that the database is still the one at its path. SQLite goes on writing into a file that
     /// was removed.
-    ///
-    /// # Errors
-    /// [`StateError::Vanished`].
     pub fn check_in_place(&self) -> Result<(), StateError> {
         let path = self.folder().join("state.db");
         match file_id(&path) {
@@ -291,9 +282,6 @@ impl StateDb {
     }
 
     /// Begins an immediate transaction: no other process writes until it ends.
-    ///
-    /// # Errors
-    /// [`StateError::Sql`], [`StateError::Vanished`].
     pub fn begin(&mut self) -> Result<Transaction<'_>, StateError> {
         self.check_in_place()?;
         self.connection
@@ -328,9 +316,6 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Commits a transaction. Its changes then survive a power cut.
-///
-/// # Errors
-/// [`StateError::Sql`].
 pub fn commit(transaction: Transaction<'_>) -> Result<(), StateError> {
     transaction.commit().map_err(sql_error("write"))
 }
@@ -384,9 +369,6 @@ fn remember(own_ids: &Path, id: &str) -> Result<(), StateError> {
 }
 
 /// A random id: 32 hexadecimal digits.
-///
-/// # Errors
-/// [`StateError::Io`].
 pub fn random_id() -> Result<String, StateError> {
     let path = Path::new("/dev/urandom");
     let mut bytes = [0; 16];

@@ -116,6 +116,7 @@ impl<'de> Deserialize<'de> for TimeLimit {
 }
 
 /// The settings of a loop: loop.toml with the keys of the command line.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoopConfig {
@@ -125,7 +126,6 @@ pub struct LoopConfig {
     #[serde(default)]
     pub mode: LoopMode,
     /// The remote that measures. Absent: the default remote.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
     /// Files that a worker may change, as patterns of gitignore from the project folder. Empty: the
     /// kernel's source file.
@@ -146,7 +146,6 @@ pub struct LoopConfig {
     #[serde(default)]
     pub target_metric_name: Metric,
     /// Which way it improves; only for the reader, because each metric has one way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_metric_direction: Option<Direction>,
     /// The value to reach. Absent: the loop has no target. `target` is another name of this key.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "target")]
@@ -170,10 +169,8 @@ pub struct LoopConfig {
     #[serde(default = "default_wall_time")]
     pub max_wall_time: TimeLimit,
     /// The worker's command in mode `command`: words with `{prompt}`, `{iter_dir}` and `{kernel}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_command: Option<String>,
     /// The reviewer's command. Absent: no reviewer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviewer_command: Option<String>,
     /// Time limit of the worker's command.
     #[serde(default = "default_worker_timeout")]
@@ -185,7 +182,6 @@ pub struct LoopConfig {
     #[serde(default = "default_measure_timeout")]
     pub measure_timeout: TimeLimit,
     /// A file with words for the worker, which its prompt begins with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<PathBuf>,
     /// The size limit of each prompt in bytes.
     #[serde(default = "default_prompt_bytes")]
@@ -245,9 +241,6 @@ impl LoopConfig {
     /// Refuses settings that start a program on this machine, if an agent started this process. The
     /// settings may be the agent's own: it can write files of the project. `typed` is what the user
     /// can type instead, after `rgpu loop`.
-    ///
-    /// # Errors
-    /// [`LoopError::NeedsUser`].
     pub fn refuse_commands_of_agent(&self, typed: &str) -> Result<(), LoopError> {
         if self.mode != LoopMode::Command || !is_started_by_agent() {
             return Ok(());
@@ -257,9 +250,6 @@ impl LoopConfig {
     }
 
     /// The files that a worker may change.
-    ///
-    /// # Errors
-    /// [`LoopError::Config`] for a pattern that cannot be read.
     pub(super) fn allowed(&self, project: &Path) -> Result<Override, LoopError> {
         matcher(project, &self.allowed_paths).map_err(|e| LoopError::Config {
             file: project.join("loop.toml"),

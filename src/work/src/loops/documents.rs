@@ -31,6 +31,7 @@ pub enum Decision {
 }
 
 /// `worker_result.json`: what a worker did in an iteration. Its numbers are claims.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerResult {
@@ -48,10 +49,8 @@ pub struct WorkerResult {
     #[serde(default)]
     pub benchmark_passed: bool,
     /// The metric that the worker measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric_name: Option<String>,
     /// The value of that metric.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric_value: Option<f64>,
     /// `KEEP` to have the change measured, `REVERT` to take it back.
     pub decision: Decision,
@@ -62,7 +61,6 @@ pub struct WorkerResult {
     #[serde(default)]
     pub errors: Vec<String>,
     /// What was changed, in a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
@@ -205,24 +203,20 @@ impl DocumentKind {
 }
 
 /// `worker_progress.json`: what a worker has reported during an iteration.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerProgress {
     /// The iteration that the reports belong to.
     pub iteration: u32,
     /// The shortest reported time in microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_time_us: Option<f64>,
     /// The last reported time in microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_time_us: Option<f64>,
     /// The artifact of the shortest time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_artifact: Option<String>,
     /// The worker's own word for what it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// The last note.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The last errors, at most 20.
     #[serde(default)]

@@ -365,9 +365,10 @@ impl LoopRunner {
         if !self.state.has_seen(requests) {
             return Err(PhaseError::Stop);
         }
-        match self.active_s() > self.config.max_wall_time.duration().as_secs_f64() {
-            true => Err(PhaseError::WallTime),
-            false => Ok(()),
+        if self.active_s() > self.config.max_wall_time.duration().as_secs_f64() {
+            Err(PhaseError::WallTime)
+        } else {
+            Ok(())
         }
     }
 
@@ -643,25 +644,23 @@ impl LoopRunner {
         };
         self.state.infra_failures = 0;
         let is_confirmed = second.verdict == TimeVerdict::Faster;
-        let reason = match is_confirmed {
-            true => second.summary.clone(),
-            false => format!("the second comparison does not agree: {}", second.summary),
+        let reason = if is_confirmed {
+            second.summary.clone()
+        } else {
+            format!("the second comparison does not agree: {}", second.summary)
         };
         let first = self.state.proposal.comparison.clone();
         self.state.proposal.confirmation = Some(second.clone());
-        match is_confirmed {
-            true => {
-                // The measurements of earlier states do not count for this one.
-                self.state.target_hits = 0;
-                let first = first.as_ref().map(|first| &first.new);
-                let times: Vec<&MeasuredTime> = first.into_iter().chain([&second.new]).collect();
-                self.count_target(&times);
-                Ok(self.decide(Outcome::Kept, reason, Phase::Profile)?)
-            }
-            false => {
-                self.count_target(&[&second.base]);
-                Ok(self.decide(Outcome::NotConfirmed, reason, Phase::Reviewer)?)
-            }
+        if is_confirmed {
+            // The measurements of earlier states do not count for this one.
+            self.state.target_hits = 0;
+            let first = first.as_ref().map(|first| &first.new);
+            let times: Vec<&MeasuredTime> = first.into_iter().chain([&second.new]).collect();
+            self.count_target(&times);
+            Ok(self.decide(Outcome::Kept, reason, Phase::Profile)?)
+        } else {
+            self.count_target(&[&second.base]);
+            Ok(self.decide(Outcome::NotConfirmed, reason, Phase::Reviewer)?)
         }
     }
 
@@ -671,9 +670,10 @@ impl LoopRunner {
         let metric = self.config.target_metric_name;
         for time in times {
             let value = self.state.metric(metric, time);
-            match value.is_some_and(|value| metric.is_reached(value, threshold)) {
-                true => self.state.target_hits += 1,
-                false => self.state.target_hits = 0,
+            if value.is_some_and(|value| metric.is_reached(value, threshold)) {
+                self.state.target_hits += 1
+            } else {
+                self.state.target_hits = 0
             }
         }
     }

@@ -266,6 +266,7 @@ pub struct LoopComparison {
 }
 
 /// A state that was kept.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KeptState {
     /// The iteration; 0 is the start.
@@ -275,13 +276,10 @@ pub struct KeptState {
     /// The sha256 over its files.
     pub digest: String,
     /// Its commit, on `refs/rgpu/loop/<id>`. Absent without a git repository.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Its time. Absent if it was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<MeasuredTime>,
     /// Its profile, from the project.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Its compiled code, from the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -289,6 +287,7 @@ pub struct KeptState {
 }
 
 /// The change of the current iteration, and what is known about it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Proposal {
     /// The changed files, from the project.
@@ -298,35 +297,29 @@ pub struct Proposal {
     #[serde(default)]
     pub digest: String,
     /// The worker's result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<WorkerResult>,
     /// The outcome of the iteration. Absent while that is open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// Why it has that outcome, in a sentence.
     #[serde(default)]
     pub reason: String,
     /// The run folder of the verification, from the project.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<String>,
     /// The comparison with the best.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<LoopComparison>,
     /// The second comparison, which confirms the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<LoopComparison>,
     /// The profile, from the project.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Its compiled code, from the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cubins: Vec<String>,
     /// The reviewer's verdict.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<ReviewerVerdict>,
 }
 
 /// An iteration that has ended.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IterationRecord {
     /// Its number, from 1.
@@ -338,16 +331,12 @@ pub struct IterationRecord {
     /// The changed files, from the project.
     pub changed: Vec<PathBuf>,
     /// The worker's own claim. rgpu does not use it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<WorkerResult>,
     /// The comparison with the best.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<LoopComparison>,
     /// The second comparison, which confirms the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<LoopComparison>,
     /// The reviewer's verdict.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<ReviewerVerdict>,
 }
 

@@ -20,15 +20,14 @@ const HEARTBEAT_INTERVAL_S: u64 = 2;
 const MAX_HEARTBEAT_BYTES: u64 = 64 << 10;
 
 /// The target of a loop.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoopTarget {
     /// The metric that is to improve.
     pub metric: Metric,
     /// The value to reach. Absent: there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f64>,
     /// The value of the best. Absent if it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<f64>,
     /// Whether the loop stopped because the target was reached.
     pub reached: bool,
@@ -45,6 +44,7 @@ pub struct AwaitedAnswer {
 
 /// The output of `rgpu loop start`, `status`, `stop`, `resume`, `best` and `report` with `--json`,
 /// and `control.json` (`rgpu.loop/1`).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoopStatus {
     /// Name and version of this schema: `rgpu.loop/1`.
@@ -68,7 +68,6 @@ pub struct LoopStatus {
     /// The kernel, from the project.
     pub kernel_path: String,
     /// The process that runs the loop. Absent if there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     /// When it started (RFC 3339).
     pub started: String,
@@ -79,10 +78,8 @@ pub struct LoopStatus {
     /// Seconds that it may run.
     pub max_active_s: f64,
     /// The nonce that the awaited file must contain. Absent while no file is waited for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nonce: Option<String>,
     /// The answer that a manual loop waits for. Absent while it waits for nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub awaited: Option<AwaitedAnswer>,
     /// The metric and the value to reach.
     pub target: LoopTarget,
@@ -93,19 +90,14 @@ pub struct LoopStatus {
     /// Failures in a row that were not the change's fault.
     pub infra_failures: u32,
     /// The failure after which the phase is tried again. Absent if there was none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// The version that the loop began with.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<KeptState>,
     /// The best so far.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<KeptState>,
     /// Why it stopped, or stops.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
     /// The best compared with the start, measured again when the loop stopped.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub final_comparison: Option<LoopComparison>,
     /// The iterations that have ended, oldest first.
     pub iterations: Vec<IterationRecord>,
@@ -113,9 +105,6 @@ pub struct LoopStatus {
 
 impl LoopStatus {
     /// The status of a loop.
-    ///
-    /// # Errors
-    /// [`LoopError::State`].
     pub fn of(loops: &Loops, row: &LoopRow) -> Result<Self, LoopError> {
         let LoopState { phase, iteration, .. } = row.state;
         let state = row.state.clone();

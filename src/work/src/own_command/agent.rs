@@ -248,9 +248,6 @@ pub(crate) const LOOP_KEYS: &[&str] = &[
 ];
 
 /// Checks the words of a command line after `rgpu`, of which an agent wrote at least a part.
-///
-/// # Errors
-/// In words, which word is not in the lists.
 pub fn check_agent_words(line: &[String]) -> Result<(), String> {
     let begins = |command: &&AgentCommand| {
         command.words.len() <= line.len() && command.words.iter().zip(line).all(|(a, b)| a == b)
@@ -272,9 +269,10 @@ pub fn check_agent_words(line: &[String]) -> Result<(), String> {
             let flag = word.split('=').next().unwrap_or_default();
             if !command.flags.iter().copied().chain([PRINT]).any(|flags| flags.contains(&flag)) {
                 let known: Vec<&str> = command.flags.concat();
-                let known = match known.is_empty() {
-                    true => "it takes none".to_owned(),
-                    false => format!("it takes {}", known.join(", ")),
+                let known = if known.is_empty() {
+                    "it takes none".to_owned()
+                } else {
+                    format!("it takes {}", known.join(", "))
                 };
                 return Err(format!(
                     "`{flag}` is no flag that `{name}` takes from an agent; {known}, each as \

@@ -240,17 +240,15 @@ impl Queue {
     }
 
     /// Ends what is left of a running attempt whose watching process is gone, and records it.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn end_orphaned_attempt(&mut self, entry: i64) -> Result<(), QueueError> {
         let Some(last) = last_event(self.db.connection(), entry)? else { return Ok(()) };
         if last.state != EntryState::Running || last.process.is_alive() {
             return Ok(());
         }
-        let reason = match last.process.is_of_earlier_boot() {
-            true => "the machine was restarted",
-            false => "the process that watched it was killed",
+        let reason = if last.process.is_of_earlier_boot() {
+            "the machine was restarted"
+        } else {
+            "the process that watched it was killed"
         };
         self.end_lost(entry, last.attempt, reason)
     }
@@ -263,9 +261,10 @@ impl Queue {
         reason: &str,
     ) -> Result<(), QueueError> {
         let left = kill_leftovers(self, entry, attempt);
-        let state = match self.is_cancel_asked(entry, attempt)? {
-            true => EntryState::Cancelled,
-            false => EntryState::Lost,
+        let state = if self.is_cancel_asked(entry, attempt)? {
+            EntryState::Cancelled
+        } else {
+            EntryState::Lost
         };
         let mut reason = reason.to_owned();
         if !left.is_empty() {
@@ -300,9 +299,6 @@ impl Queue {
     }
 
     /// Stops or continues starting entries. Running ones continue.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn set_paused(&mut self, is_paused: bool) -> Result<(), QueueError> {
         let transaction = self.db.begin()?;
         let to = if is_paused { "paused" } else { "resumed" };

@@ -35,9 +35,6 @@ pub struct QueueDocument {
 
 impl QueueDocument {
     /// The document about these entries.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn of(queue: &Queue, entries: Vec<Entry>) -> Result<Self, QueueError> {
         let runner = queue
             .runner()
@@ -47,9 +44,6 @@ impl QueueDocument {
     }
 
     /// The document about removed entries.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn of_removed(queue: &Queue, removed: Vec<i64>) -> Result<Self, QueueError> {
         Ok(Self { removed, ..Self::of(queue, Vec::new())? })
     }
@@ -107,9 +101,6 @@ pub struct QueueEntryDocument {
 
 impl QueueEntryDocument {
     /// The document about an entry.
-    ///
-    /// # Errors
-    /// [`QueueError::State`].
     pub fn of(
         queue: &Queue,
         entry: Entry,

@@ -184,24 +184,19 @@ pub(super) struct EntrySettings {
 }
 
 /// The JSON of an entry's event.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct EntryEventDetail {
     /// How many more attempts the entry gets.
     #[serde(default)]
     pub(super) retries_left: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rc: Option<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signal: Option<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seconds: Option<f64>,
     /// When the attempt started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) started_ms: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     /// The entry because of which this one was skipped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) because_of: Option<i64>,
 }
 
@@ -215,6 +210,7 @@ pub struct ScriptRecord {
 }
 
 /// An entry as lists show it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Entry {
     /// Its number, by which commands name it.
@@ -224,36 +220,28 @@ pub struct Entry {
     /// The state.
     pub state: EntryState,
     /// Why it is in this state: of a failed one what failed, of a waiting one why it waits again.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The current or last attempt, from 1; 0 if there was none.
     pub attempt: u32,
     /// How many more attempts it gets after one that does not end ok.
     pub retries_left: u32,
     /// The exit status; 128+n if signal n ended the command.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rc: Option<i32>,
     /// The signal that ended the command.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// Seconds of the last attempt, by a clock that does not step; of a running one since its start.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// Of a running one: seconds since its last output.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<f64>,
     /// When it was added (RFC 3339).
     pub added: String,
     /// When the last attempt started (RFC 3339).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
     /// When it ended (RFC 3339).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// The command; a script's is the interpreter with its arguments.
     pub command: Vec<String>,
     /// The script, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<ScriptRecord>,
     /// The folder in which it runs.
     pub cwd: String,
@@ -263,13 +251,10 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Dependency>,
     /// The remote that it needs for itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
     /// The GPU that it needs for itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
     /// Time limit of each attempt in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<f64>,
     /// The words of `--tag`, by which lists find it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -277,10 +262,8 @@ pub struct Entry {
     /// Whether the files are kept.
     pub snapshot: SnapshotMode,
     /// The log of the last attempt, below the project.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
     /// The process that watches the running command.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
 }
 
@@ -295,6 +278,7 @@ impl Entry {
 pub const MIN_SHOWN_SILENCE_S: f64 = 60.0;
 
 /// A change of an entry's state.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EntryEvent {
     /// The number of the event in the database.
@@ -302,7 +286,6 @@ pub struct EntryEvent {
     /// The attempt, from 1; 0 if there was none.
     pub attempt: u32,
     /// The state before; absent when the entry was added.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The state from then on.
     pub to: String,
@@ -311,7 +294,6 @@ pub struct EntryEvent {
     /// The process that made the change.
     pub pid: i32,
     /// Why the state changed; absent if there is nothing to add.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 

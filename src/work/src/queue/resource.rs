@@ -14,9 +14,6 @@ pub struct Resource {
 
 impl Resource {
     /// The needs of a command line: lists with commas in between.
-    ///
-    /// # Errors
-    /// What is wrong, in words.
     pub fn parse(remote: Option<&str>, gpu: Option<&str>) -> Result<Self, String> {
         let remotes = match remote {
             None => vec![LOCAL.to_owned()],

@@ -155,9 +155,6 @@ impl Runner {
     /// Runs entries until there are none (`once`), or until it is asked to stop. After one request
     /// it starts no more and waits for the running ones; after two it leaves them running, for the
     /// next runner to find. Returns whether it was asked to stop.
-    ///
-    /// # Errors
-    /// The database cannot be read or written.
     pub async fn run(
         &mut self,
         options: RunnerOptions,
@@ -214,9 +211,10 @@ impl Runner {
             let (entry, attempt) = (running.entry, running.attempt);
             let pidfd = Pid::from_raw(running.process.pid).and_then(process_tree::open_pidfd);
             if !running.process.is_alive() {
-                let reason = match running.process.is_of_earlier_boot() {
-                    true => "the machine was restarted",
-                    false => "the process that watched it was killed",
+                let reason = if running.process.is_of_earlier_boot() {
+                    "the machine was restarted"
+                } else {
+                    "the process that watched it was killed"
                 };
                 self.is_lost(entry, attempt, reason, report)?;
                 continue;

@@ -317,9 +317,10 @@ fn apply_patch(
     let mut checkout = git.command(&["checkout-index", "--all"]);
     let output = read_answer(checkout.arg(prefix), MAX_LIST_BYTES)
         .map_err(io_error("start", Path::new("git")))?;
-    match output.status.success() {
-        true => git.make_repository(commit, tree),
-        false => Err(refused(top, String::from_utf8_lossy(&output.stderr).trim())),
+    if output.status.success() {
+        git.make_repository(commit, tree)
+    } else {
+        Err(refused(top, String::from_utf8_lossy(&output.stderr).trim()))
     }
 }
 

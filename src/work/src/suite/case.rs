@@ -59,10 +59,7 @@ pub(super) fn word_pieces(word: &str) -> Vec<WordPiece<'_>> {
         if text_from < open {
             pieces.push(WordPiece::Text(&word[text_from..open]));
         }
-        pieces.push(match is_braced {
-            true => WordPiece::Braced(name),
-            false => WordPiece::Placeholder(name),
-        });
+        pieces.push(if is_braced { WordPiece::Braced(name) } else { WordPiece::Placeholder(name) });
         (text_from, at) = (name_to + closing.len(), name_to + closing.len());
     }
     if text_from < word.len() {
@@ -73,9 +70,6 @@ pub(super) fn word_pieces(word: &str) -> Vec<WordPiece<'_>> {
 
 impl SuiteCase {
     /// Every case of the file, in the order of the targets.
-    ///
-    /// # Errors
-    /// As [`SuiteCase::of_target`].
     pub(super) fn all(file: &SuiteFile) -> Result<Vec<Self>> {
         let mut cases = Vec::new();
         for target in &file.targets {
@@ -85,9 +79,6 @@ impl SuiteCase {
     }
 
     /// The cases of a target of the file, in the order of its matrix.
-    ///
-    /// # Errors
-    /// The matrix has too many combinations, or `exclude` leaves none.
     pub(super) fn of_target(file: &SuiteFile, target: &TargetSpec) -> Result<Vec<Self>> {
         let combinations = target.matrix.combinations(&target.name(), file.max_cases);
         let combinations = combinations.map_err(|failure| {
@@ -98,9 +89,10 @@ impl SuiteCase {
             };
             let line = target.lines.get(key).copied().unwrap_or(1);
             let failure = failure.file(format!("{}:{line}", path.display()));
-            match is_too_large {
-                true => failure.hint("leave values out, or raise `max_cases` in `[defaults]`"),
-                false => failure,
+            if is_too_large {
+                failure.hint("leave values out, or raise `max_cases` in `[defaults]`")
+            } else {
+                failure
             }
         })?;
         Ok(combinations.into_iter().map(|values| Self::new(target, values)).collect())
@@ -123,9 +115,10 @@ impl SuiteCase {
         let words: Vec<String> =
             axes.iter().map(|(_, axis, value)| format!("{axis}={value}")).collect();
         Self {
-            id: match words.is_empty() {
-                true => name.clone(),
-                false => format!("{name}[{}]", words.join(",")),
+            id: if words.is_empty() {
+                name.clone()
+            } else {
+                format!("{name}[{}]", words.join(","))
             },
             target: name,
             suites: [std::slice::from_ref(&target.suite), &target.suites].concat(),
@@ -159,9 +152,6 @@ impl SuiteCase {
     }
 
     /// Refuses macros for a kernel that no compiler builds.
-    ///
-    /// # Errors
-    /// The case has macros, and the kernel is in Python.
     pub fn check_macros(&self, spec: &KernelSpec) -> Result<()> {
         if !spec.is_python() || self.settings.define.is_empty() {
             return Ok(());
@@ -173,9 +163,6 @@ impl SuiteCase {
 
     /// What to select with `--problem-sizes` for this kernel: the axes' values, and those of the
     /// base case for all other variables. `sizes` replaces the base case.
-    ///
-    /// # Errors
-    /// An axis is not a variable of the kernel, or the selection is not exactly one base case.
     pub fn problem_sizes(&self, spec: &KernelSpec) -> Result<Vec<String>> {
         let sizes: Vec<&(AxisKind, String, String)> =
             self.axes.iter().filter(|(kind, ..)| *kind == AxisKind::Size).collect();
@@ -200,9 +187,10 @@ impl SuiteCase {
             let words: Vec<String> = sizes.iter().map(|s| format!("{}={}", s.1, s.2)).collect();
             return Ok(vec![words.join(",")]);
         }
-        let selection = match self.settings.sizes.is_empty() {
-            true => Selection::Default,
-            false => Selection::Given(self.settings.sizes.clone()),
+        let selection = if self.settings.sizes.is_empty() {
+            Selection::Default
+        } else {
+            Selection::Given(self.settings.sizes.clone())
         };
         let base = sizes::select(spec, &selection)?;
         let [base] = base.as_slice() else {

@@ -30,10 +30,7 @@ pub enum TimeKind {
 impl TimeKind {
     /// The kind that both times have.
     fn of(a: &SuiteTime, b: &SuiteTime) -> Self {
-        match a.graph.is_some() && b.graph.is_some() {
-            true => Self::Graph,
-            false => Self::Events,
-        }
+        if a.graph.is_some() && b.graph.is_some() { Self::Graph } else { Self::Events }
     }
 
     fn side(self, time: &SuiteTime) -> SideTime {
@@ -59,11 +56,10 @@ pub struct KnownSpread {
 impl KnownSpread {
     /// What is added to the threshold for times of these devices.
     fn between(self, a: &str, b: &str) -> Option<f64> {
-        match a == b {
-            true => self.sessions,
-            false => {
-                Some(self.sessions.unwrap_or_default() + self.devices.unwrap_or(UNKNOWN_SPREAD))
-            }
+        if a == b {
+            self.sessions
+        } else {
+            Some(self.sessions.unwrap_or_default() + self.devices.unwrap_or(UNKNOWN_SPREAD))
         }
     }
 }
@@ -159,9 +155,10 @@ fn judge(
             let shift_ns = node_shift_ns(graph_a, graph_b);
             let sure = judge_sides(sides.map(|side| widened(side, shift_ns)));
             let sure = sure.unwrap_or_else(|| judgement.clone());
-            let why = match sure.verdict == judgement.verdict {
-                true => "in CUDA graphs".to_owned(),
-                false => shift_text(graph_a, graph_b, shift_ns),
+            let why = if sure.verdict == judgement.verdict {
+                "in CUDA graphs".to_owned()
+            } else {
+                shift_text(graph_a, graph_b, shift_ns)
             };
             (sure, Some(why))
         }

@@ -68,6 +68,7 @@ pub struct Expectations {
 }
 
 /// The expected time of one key.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Expectation {
     /// The measured case, side and sizes, and the conditions.
@@ -81,7 +82,6 @@ pub struct Expectation {
     pub session_spread: f64,
     /// Largest distance of a device's median from the median, as a fraction; absent with one
     /// device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_spread: Option<f64>,
     /// UUIDs of the GPUs, sorted.
     pub devices: Vec<String>,
@@ -92,7 +92,6 @@ pub struct Expectation {
     /// The commit at which it was measured.
     pub commit: String,
     /// The least share of the speed of light that the user accepts, in percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_sol_percent: Option<f64>,
 }
 
@@ -142,22 +141,19 @@ impl UpdateRefusal {
 }
 
 /// The effect of an update on one key.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdatedEntry {
     /// The measured case, side and sizes, and the conditions.
     #[serde(flatten)]
     pub key: MeasurementKey,
     /// The reason if it was not updated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<UpdateRefusal>,
     /// The expected time before, in nanoseconds; absent if it is new.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_ns: Option<f64>,
     /// The expected time from now on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_ns: Option<f64>,
     /// The session that alone makes the spread large; absent if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lone_session: Option<LoneSession>,
 }
 
@@ -189,9 +185,6 @@ impl Expectations {
     }
 
     /// Reads the file of a GPU in a [`folder`]. Without one there are no entries.
-    ///
-    /// # Errors
-    /// It is damaged, of a newer schema, or of another GPU.
     pub fn load(folder: &Path, gpu: &str) -> Result<Self> {
         let path = Self::path(folder, gpu);
         match Self::read(&path)? {
@@ -205,9 +198,6 @@ impl Expectations {
 
     /// Reads the files of all GPUs in a [`folder`], sorted by their names. Without the folder there
     /// are none.
-    ///
-    /// # Errors
-    /// A file is damaged, of a newer schema, or has not the name of its GPU.
     pub fn load_all(folder: &Path) -> Result<Vec<Self>> {
         let failed = |e: std::io::Error| unusable(folder, "cannot be read").cause(e);
         let mut paths = Vec::new();
@@ -269,9 +259,6 @@ impl Expectations {
     }
 
     /// Writes the file into a [`folder`], sorted.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save(&mut self, folder: &Path) -> Result<PathBuf> {
         self.entries.sort_by(|a, b| a.key.cmp(&b.key));
         let path = Self::path(folder, &self.gpu);
@@ -421,10 +408,11 @@ impl Expectation {
         if self.sessions < MIN_SESSIONS as u64 {
             return None;
         }
-        match self.sessions > self.devices.len() as u64 {
-            true => Some(self.session_spread),
+        if self.sessions > self.devices.len() as u64 {
+            Some(self.session_spread)
+        } else {
             // One session on each device: the distance between devices contains that of sessions.
-            false => self.device_spread,
+            self.device_spread
         }
     }
 

@@ -225,9 +225,12 @@ fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelEr
             "write `suite:case`, each of letters, digits, `.`, `_` and `-`".to_owned(),
         ));
     }
-    let suites = texts(table.optional("suites"), |item, text| match valid_name(text) {
-        true => Ok(()),
-        false => Err(item.error(format!("`{text}` is not a valid name of a suite"))),
+    let suites = texts(table.optional("suites"), |item, text| {
+        if valid_name(text) {
+            Ok(())
+        } else {
+            Err(item.error(format!("`{text}` is not a valid name of a suite")))
+        }
     })?;
     let matrix = table.optional("matrix").map(|item| matrix(&item)).transpose()?;
     let matrix = matrix.unwrap_or_default();
@@ -323,9 +326,10 @@ fn settings(table: &Table<'_>) -> Result<Settings, KernelError> {
     let fraction = |key, least: f64, most: f64| {
         let read = |item: Item<'_>| {
             let value = item.float()?;
-            match value >= least && value <= most {
-                true => Ok(value),
-                false => Err(item.error(format!("`{key}` must lie between {least} and {most}"))),
+            if value >= least && value <= most {
+                Ok(value)
+            } else {
+                Err(item.error(format!("`{key}` must lie between {least} and {most}")))
             }
         };
         table.optional(key).map(read).transpose()
@@ -479,10 +483,7 @@ fn rule(item: &Item<'_>, axes: &[Axis]) -> Result<Vec<(String, String)>, KernelE
         }
         pairs.push((name.to_owned(), scalar(&item)?));
     }
-    match pairs.is_empty() {
-        true => Err(item.error("it names no axis")),
-        false => Ok(pairs),
-    }
+    if pairs.is_empty() { Err(item.error("it names no axis")) } else { Ok(pairs) }
 }
 
 /// The values of an axis: a list, or a range such as `256..8192:x2`.

@@ -43,25 +43,16 @@ const ORDER: &str = "ORDER BY case_name, side, sizes, started, run";
 
 impl RunIndex {
     /// The index of a project, which is created if there is none.
-    ///
-    /// # Errors
-    /// The state database cannot be opened.
     pub fn open(project: &Path, own_ids: &Path) -> Result<Self, StateError> {
         Ok(Self { db: StateDb::open(project, own_ids)? })
     }
 
     /// As [`RunIndex::open`]; `None` if the project has no state database.
-    ///
-    /// # Errors
-    /// The state database cannot be opened.
     pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Option<Self>, StateError> {
         Ok(StateDb::open_existing(project, own_ids)?.map(|db| Self { db }))
     }
 
     /// Records one case of a suite; earlier attempts of it are replaced.
-    ///
-    /// # Errors
-    /// SQLite fails.
     pub fn put_case(&mut self, run: &SuiteRun, row: &SuiteRow) -> Result<(), StateError> {
         let transaction = self.db.begin()?;
         put(&transaction, run, row)?;
@@ -69,9 +60,6 @@ impl RunIndex {
     }
 
     /// Makes the index again from the run folders. Returns the number of suites and of times.
-    ///
-    /// # Errors
-    /// SQLite or the file system fails.
     pub fn rebuild(&mut self, runs: &Runs) -> rgpu_model::error::Result<(usize, usize)> {
         let mut suites = Vec::new();
         for id in runs.suite_ids()? {
@@ -104,9 +92,6 @@ impl RunIndex {
     }
 
     /// The points of the cases that match: of a case, of all cases of a target, or of a pattern.
-    ///
-    /// # Errors
-    /// SQLite fails.
     pub fn history(&self, query: &TimeQuery) -> Result<PointsByKey, StateError> {
         let is_named = names_of(&query.case);
         let text = format!("SELECT {COLUMNS} FROM suite_time WHERE {is_named} {ORDER}");
@@ -119,9 +104,6 @@ impl RunIndex {
     }
 
     /// The states that the cases of this name, target or pattern have in all suites.
-    ///
-    /// # Errors
-    /// SQLite fails.
     pub fn states_of(&self, case: &str) -> Result<BTreeSet<String>, StateError> {
         let text =
             format!("SELECT DISTINCT case_name, state FROM suite_case WHERE {}", names_of(case));
@@ -137,9 +119,6 @@ impl RunIndex {
     }
 
     /// The cases that have a time.
-    ///
-    /// # Errors
-    /// SQLite fails.
     pub fn timed_cases(&self) -> Result<BTreeSet<String>, StateError> {
         let query = self.db.connection().prepare("SELECT DISTINCT case_name FROM suite_time");
         query
@@ -148,9 +127,6 @@ impl RunIndex {
     }
 
     /// The points of these cases.
-    ///
-    /// # Errors
-    /// SQLite fails.
     pub fn points_of(&self, cases: &BTreeSet<&str>) -> Result<PointsByKey, StateError> {
         let text = format!(
             "SELECT {COLUMNS} FROM suite_time \
@@ -167,14 +143,13 @@ fn has_pattern(case: &str) -> bool {
 
 /// The condition that a row is of the case or target `?1`. A pattern is compared with each row instead.
 fn names_of(case: &str) -> &'static str {
-    match has_pattern(case) {
-        true => "?1 != ''",
+    if has_pattern(case) {
+        "?1 != ''"
+    } else {
         // A case with axes is `target[axes]`, and one of several remotes `case@remote`; `\` is the
         // character after `[`, and `A` that after `@`.
-        false => {
-            r"(case_name = ?1 OR case_name > ?1 || '[' AND case_name < ?1 || '\'
+        r"(case_name = ?1 OR case_name > ?1 || '[' AND case_name < ?1 || '\'
                OR case_name > ?1 || '@' AND case_name < ?1 || 'A')"
-        }
     }
 }
 

@@ -54,9 +54,6 @@ impl Matrix {
     }
 
     /// All combinations, the last axis fastest.
-    ///
-    /// # Errors
-    /// There are more than `limit`, or `exclude` leaves none.
     pub fn combinations(&self, target: &str, limit: usize) -> Result<Vec<Combination>> {
         if self.axes.is_empty() {
             return Ok(vec![Vec::new()]);
@@ -166,15 +163,13 @@ fn named_values(axis: &Axis) -> String {
 
 /// The values of a range: `256..8192:x2` doubles, `0..64:+16` adds, `1..4` counts; both ends belong
 /// to it. Anything else is a list with commas.
-///
-/// # Errors
-/// What is wrong, in words.
 pub fn sweep_values(text: &str) -> Result<Vec<String>, String> {
     let Some((first, rest)) = text.split_once("..") else {
         let values: Vec<String> = text.split(',').map(|value| value.trim().to_owned()).collect();
-        return match values.iter().any(String::is_empty) {
-            true => Err(format!("`{text}` has an empty value")),
-            false => Ok(values),
+        return if values.iter().any(String::is_empty) {
+            Err(format!("`{text}` has an empty value"))
+        } else {
+            Ok(values)
         };
     };
     let (last, step) = rest.split_once(':').unwrap_or((rest, "+1"));

@@ -31,10 +31,8 @@ fn missing_tool(profile: &Profile, tool: &str) -> Option<MissingTool> {
     if rungs().any(|record| record.ok && record.rung != RungId::NcuLaunch) {
         return None;
     }
-    let name = match rungs().any(|record| record.ok) {
-        true => format!("{tool} counters"),
-        false => tool.to_owned(),
-    };
+    let name =
+        if rungs().any(|record| record.ok) { format!("{tool} counters") } else { tool.to_owned() };
     let failed = || rungs().filter(|record| !record.ok);
     // Rungs that were left out come first, and are not the reason if others were tried.
     let tried = failed().find(|record| !record.argv.is_empty());

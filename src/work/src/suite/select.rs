@@ -54,18 +54,16 @@ pub fn select(file: &SuiteFile, patterns: &[String], generated: bool) -> Result<
     let chosen = |case: &SuiteCase| {
         let named = |pattern: &&str| is_named(case, pattern);
         let listed = generated || !case.generated;
-        match patterns.is_empty() {
-            true => listed,
-            false => patterns.iter().any(|p| named(p) && (listed || !p.contains('*'))),
+        if patterns.is_empty() {
+            listed
+        } else {
+            patterns.iter().any(|p| named(p) && (listed || !p.contains('*')))
         }
     };
     Ok(cases.into_iter().filter(|case| chosen(case)).collect())
 }
 
 /// The generated targets that these patterns match, and that [`select`] leaves out.
-///
-/// # Errors
-/// As [`select`].
 pub fn left_out_targets(file: &SuiteFile, patterns: &[String]) -> Result<BTreeSet<String>> {
     let targets = |generated| -> Result<BTreeSet<String>> {
         Ok(select(file, patterns, generated)?.into_iter().map(|case| case.target).collect())
@@ -90,9 +88,10 @@ fn unknown(file: &SuiteFile, pattern: &str) -> Failure {
         Some(file) => failure.file(file.display()),
         None => failure,
     };
-    match near.is_empty() {
-        true => failure.hint("`rgpu bench list` shows the targets"),
-        false => failure.hint(format!("did you mean `{}`?", near.join("`, `"))),
+    if near.is_empty() {
+        failure.hint("`rgpu bench list` shows the targets")
+    } else {
+        failure.hint(format!("did you mean `{}`?", near.join("`, `")))
     }
 }
 

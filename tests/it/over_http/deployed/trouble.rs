@@ -24,9 +24,10 @@ fn spec(laptop: &Laptop, port: u16) -> RemoteSpec {
 fn kept(laptop: &Laptop, folder: &str) -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            match entry.path().is_dir() {
-                true => walk(&entry.path(), found),
-                false => found.push(entry.path().display().to_string()),
+            if entry.path().is_dir() {
+                walk(&entry.path(), found)
+            } else {
+                found.push(entry.path().display().to_string())
             }
         }
     }

@@ -163,9 +163,6 @@ impl Parser<'_> {
                 Node::Call(function, first, Box::new(self.sum(depth + 1)?))
             }
         };
-        match self.eat(')') {
-            true => Ok(node),
-            false => Err(self.expected("`)`")),
-        }
+        if self.eat(')') { Ok(node) } else { Err(self.expected("`)`")) }
     }
 }

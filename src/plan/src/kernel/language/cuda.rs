@@ -108,9 +108,10 @@ impl Language for Cuda {
         let source = scan(text);
         let first = source.functions.first()?;
         // NVRTC compiles no host code.
-        let entry = match source.main || source.host_entry {
-            true => EntryPoint::Host,
-            false => EntryPoint::Device(first.name.clone()),
+        let entry = if source.main || source.host_entry {
+            EntryPoint::Host
+        } else {
+            EntryPoint::Device(first.name.clone())
         };
         Some(KernelSpec {
             name: name_of(file),

@@ -44,9 +44,6 @@ pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanE
 }
 
 /// The GPU that a plan is made for; `None` if the host has none.
-///
-/// # Errors
-/// [`PlanError::NoSuchGpu`] when the host has GPUs, but not the requested one.
 pub(super) fn chosen_gpu<'a>(
     request: &Request,
     facts: &'a HostFacts,

@@ -141,9 +141,6 @@ impl CompileRequest<'_> {
 }
 
 /// The build step.
-///
-/// # Errors
-/// [`PlanError::NoCompiler`] when the host has no compiler for the kernel.
 pub(super) fn step(
     request: &CompileRequest<'_>,
     facts: &HostFacts,

@@ -256,9 +256,10 @@ impl PlanError {
 }
 
 fn no_gpu(remote: &str, kernel: &str, mode: ProfileMode) -> String {
-    match mode.info().is_verdict {
-        true => format!("nothing was verified: `{remote}` has no working GPU"),
-        false => format!("`{remote}` has no working GPU, and `{kernel}` cannot run without one"),
+    if mode.info().is_verdict {
+        format!("nothing was verified: `{remote}` has no working GPU")
+    } else {
+        format!("`{remote}` has no working GPU, and `{kernel}` cannot run without one")
     }
 }
 
@@ -297,16 +298,10 @@ impl From<PlanError> for Failure {
             PlanError::TorchNeedsPython => Failure::new(Exit::Usage, "usage", what)
                 .hint("`rgpu kernels show NAME` shows a kernel's entry; `--mode nsys` traces any program"),
             PlanError::NoCompiler { device, remote, lacks, .. } => {
-                let failure = match lacks.is_empty() {
-                    true => Failure::new(Exit::Host, "no_compiler", what).hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"),
-                    false => Failure::new(Exit::Host, "lacks_compiler", what).hint(format!(
+                let failure = if lacks.is_empty() { Failure::new(Exit::Host, "no_compiler", what).hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too") } else { Failure::new(Exit::Host, "lacks_compiler", what).hint(format!(
                         "install {lacks} on the host (Debian, Ubuntu: `apt-get install g++ python3-venv`); then `rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too"
-                    )),
-                };
-                let failure = match device {
-                    true => failure.hint("or install the CUDA toolkit on the host"),
-                    false => failure.hint("or install the CUDA toolkit on the host; NVRTC is not enough for a host entry"),
-                };
+                    )) };
+                let failure = if device { failure.hint("or install the CUDA toolkit on the host") } else { failure.hint("or install the CUDA toolkit on the host; NVRTC is not enough for a host entry") };
                 match remote.as_str() {
                     "local" => failure,
                     _ => failure.hint(probe_again_hint(&remote)),
@@ -327,10 +322,7 @@ impl From<PlanError> for Failure {
             }
             PlanError::Option { near, .. } => {
                 let failure = Failure::new(Exit::Usage, "bad_option", what);
-                match near.is_empty() {
-                    true => failure,
-                    false => failure.hint(format!("did you mean `{}`?", near.join("`, `"))),
-                }
+                if near.is_empty() { failure } else { failure.hint(format!("did you mean `{}`?", near.join("`, `"))) }
             }
             PlanError::NoUsableRung { left_out, .. } => {
                 let why: Vec<String> =
@@ -345,10 +337,7 @@ impl From<PlanError> for Failure {
                 let exit = if mode.info().is_verdict { Exit::Host } else { Exit::Tool };
                 let failure = Failure::new(exit, "no_gpu", what).side(Side::Host).cause(why);
                 // A compiler is all that the first profile of a new user lacks.
-                let (first, last) = match advice == NEEDS_C_COMPILER {
-                    true => (Some(advice), None),
-                    false => (None, Some(advice).filter(|advice| !advice.is_empty())),
-                };
+                let (first, last) = if advice == NEEDS_C_COMPILER { (Some(advice), None) } else { (None, Some(advice).filter(|advice| !advice.is_empty())) };
                 let failure = first.into_iter().fold(failure, Failure::hint).hint(ANOTHER_HOST);
                 let failure = failure.hint(
                     "`rgpu build` and `rgpu disasm` need no GPU: they compile it and show its code",

@@ -51,9 +51,6 @@ impl NamePattern {
 
 impl KernelFilter {
     /// The filters of a request.
-    ///
-    /// # Errors
-    /// [`PlanError::Option`] for an invalid regular expression.
     pub fn new(options: &NcuOptions) -> Result<Self, PlanError> {
         let patterns = |flag, list: &[String]| {
             list.iter().map(|text| NamePattern::parse(flag, text)).collect::<Result<Vec<_>, _>>()

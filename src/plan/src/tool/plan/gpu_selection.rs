@@ -81,9 +81,6 @@ impl GpuSelection {
 
     /// The GPUs of `known` that qualify, and how many of them to lock. If `choice` allows none of
     /// them, the host's agent says so.
-    ///
-    /// # Errors
-    /// `MissingGpus` if the host has fewer GPUs, or lacks an index.
     pub fn of_host(
         &self,
         known: Vec<KnownGpu>,

@@ -97,9 +97,6 @@ impl<'a> JobRunner<'a> {
 }
 
 /// Checks that the host has what a Python kernel needs.
-///
-/// # Errors
-/// [`PlanError::NoPython`].
 pub(super) fn check(request: &Request, facts: &HostFacts) -> Result<(), PlanError> {
     let Target::Kernel { spec, .. } = &request.target else { return Ok(()) };
     if !spec.is_python() {

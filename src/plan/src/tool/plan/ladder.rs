@@ -95,9 +95,6 @@ impl<'a> LadderBuilder<'a> {
     }
 
     /// The rungs on a host with a GPU.
-    ///
-    /// # Errors
-    /// [`PlanError`] for invalid options.
     pub(super) fn on_gpu(mut self) -> Result<LadderRungs, PlanError> {
         let ids = match self.request.part {
             PlanPart::FirstPass(FirstPass::Ranges) => REGION_SURVEY,
@@ -461,9 +458,10 @@ impl<'a> LadderBuilder<'a> {
             rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
         }
         if on_cpu {
-            rung.loses = match self.jobs.is_python() {
-                true => "all GPU data (it ran on the CPU)".to_owned(),
-                false => "all GPU data (the reference ran on the CPU)".to_owned(),
+            rung.loses = if self.jobs.is_python() {
+                "all GPU data (it ran on the CPU)".to_owned()
+            } else {
+                "all GPU data (the reference ran on the CPU)".to_owned()
             };
         }
         self.rungs.push(rung);

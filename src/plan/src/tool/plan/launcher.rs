@@ -101,9 +101,6 @@ const MODULES: &[&str] =
     &["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"];
 
 /// Where the launcher of a command starts the program.
-///
-/// # Errors
-/// There is no launcher that rgpu knows, or its program cannot be found.
 pub(crate) fn program_start(argv: &[Arg]) -> Result<ProgramStart, LauncherError> {
     let words: Vec<&str> = argv.iter().map(text).collect();
     let at = first_program(&words);
@@ -350,9 +347,10 @@ mod tests {
             ("mpirun --new-option 3 -np 2 -- ./app", 6, true),
             ("/usr/bin/mpirun ./app : arg", 1, false),
         ] {
-            let expected = match line.contains(" : ") {
-                true => Err(LauncherError::Refused("several programs, which `:` separates")),
-                false => Ok(ProgramStart::Word { at, separated }),
+            let expected = if line.contains(" : ") {
+                Err(LauncherError::Refused("several programs, which `:` separates"))
+            } else {
+                Ok(ProgramStart::Word { at, separated })
             };
             assert_eq!(start(line), expected, "{line}");
         }

@@ -39,9 +39,6 @@ pub struct PairDraft {
 }
 
 /// Makes the plan for both sides; a request that is `None` is left out.
-///
-/// # Errors
-/// [`PlanError`] for either side.
 pub fn pair(
     requests: [Option<&Request>; 2],
     facts: &HostFacts,
@@ -90,14 +87,15 @@ fn interleave(plan: &mut Plan, request: &Request, own_processes: bool) {
     let (mut profiles, mut steps): (Vec<Step>, Vec<Step>) =
         plan.steps.drain(..).partition(is_profile);
     if let [a, b] = timed.as_slice() {
-        match own_processes {
-            false => steps.push(pair_step(a, request)),
-            true => steps.extend([
+        if own_processes {
+            steps.extend([
                 a.clone(),
                 b.clone(),
                 second_time_step(b, SIDES[1]),
                 second_time_step(a, SIDES[0]),
-            ]),
+            ])
+        } else {
+            steps.push(pair_step(a, request))
         }
     }
     // The speedup and the other side's profile are worth keeping if a tool fails on one side.

@@ -36,9 +36,6 @@ enum PatternForm {
 impl RegionPattern {
     /// Parses one value of `--regions`: patterns separated by commas, or one `regex:` pattern,
     /// which may contain commas.
-    ///
-    /// # Errors
-    /// [`PlanError::Option`] for an empty name and for a broken regular expression.
     pub fn list(value: &str) -> Result<Vec<Self>, PlanError> {
         if value.starts_with("regex:") {
             return Ok(vec![Self::parse(value)?]);
@@ -54,9 +51,6 @@ impl RegionPattern {
     }
 
     /// Parses one pattern.
-    ///
-    /// # Errors
-    /// As [`RegionPattern::list`].
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let error = |problem: String| PlanError::Option {
             flag: FLAG,

@@ -61,8 +61,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// # Errors
-    /// [`PlanError`] when the kernel cannot be built or profiled on the host.
     pub(super) fn kernel(mut self, target: &KernelTarget<'_>) -> Result<Draft, PlanError> {
         let spec = target.spec;
         let is_retry = !self.request.reuse.is_empty();
@@ -132,8 +130,6 @@ impl<'a> Planner<'a> {
         reports
     }
 
-    /// # Errors
-    /// [`PlanError`] when no rung is left.
     pub(super) fn program(mut self, program: &Program) -> Result<Draft, PlanError> {
         self.steps.extend(program.prepare.iter().cloned());
         if !program.cwd.is_empty() {
@@ -317,9 +313,10 @@ impl<'a> Planner<'a> {
 
     fn reference(&mut self, target: &KernelTarget<'_>) {
         // If the check is the only result, a reference that does not compile ends the run.
-        let on_failure = match self.request.mode == ProfileMode::Verify || !self.gpu {
-            true => OnFailure::Stop,
-            false => OnFailure::Continue,
+        let on_failure = if self.request.mode == ProfileMode::Verify || !self.gpu {
+            OnFailure::Stop
+        } else {
+            OnFailure::Continue
         };
         let timeout = self.request.timeout_s;
         match build::reference_step(target.sources, self.facts, on_failure, timeout) {
@@ -392,9 +389,10 @@ impl<'a> Planner<'a> {
         let checked = built || self.jobs.is_python();
         let input = if checked { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
         let (argv, artifacts) = self.jobs.command("verify", input, &[], "verify");
-        let title = match checked {
-            true => format!("check {name} against its reference"),
-            false => format!("run {name} twice and compare"),
+        let title = if checked {
+            format!("check {name} against its reference")
+        } else {
+            format!("run {name} twice and compare")
         };
         let rungs = vec![plain_rung(&RungId::Verify, argv, artifacts)];
         let limit_s = self.request.verify_timeout_s.unwrap_or(self.request.timeout_s);
@@ -446,10 +444,8 @@ impl<'a> Planner<'a> {
     fn profile(&mut self, left_out: Vec<RungRecord>) -> Result<(), PlanError> {
         self.info.left_out.extend(left_out);
         let ladder = LadderBuilder::new(self.request, self.facts, self.binaries);
-        let LadderRungs { rungs, left_out, files } = match self.gpu {
-            true => ladder.on_gpu()?,
-            false => ladder.on_cpu(),
-        };
+        let LadderRungs { rungs, left_out, files } =
+            if self.gpu { ladder.on_gpu()? } else { ladder.on_cpu() };
         self.info.left_out.extend(left_out);
         self.files.extend(files);
         if rungs.is_empty() {
@@ -531,12 +527,13 @@ impl<'a> Planner<'a> {
             return;
         }
         let mode = self.request.mode;
-        self.info.notes.push(match mode.collects_counters() {
-            true => format!(
+        self.info.notes.push(if mode.collects_counters() {
+            format!(
                 "only {ranks} runs under ncu; kernels that wait for other ranks (NCCL, NVSHMEM and \
                  other collectives) are not profiled"
-            ),
-            false => format!("only {ranks} runs under {mode}"),
+            )
+        } else {
+            format!("only {ranks} runs under {mode}")
         });
     }
 

@@ -39,9 +39,6 @@ pub struct ProviderRung {
 
 /// The rungs that a provider's ncu can run. Empty if the target cannot be sent: a program on the
 /// host, a Python kernel, which needs the host's Python, or regions from a first pass.
-///
-/// # Errors
-/// As [`plan`].
 pub fn served(
     request: &Request,
     facts: &HostFacts,

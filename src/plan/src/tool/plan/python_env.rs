@@ -109,9 +109,6 @@ impl PythonEnv {
 
     /// The environment that a script's PEP 723 block asks for; `None` if the script has no block.
     /// The host's packages stay visible.
-    ///
-    /// # Errors
-    /// [`ScriptError`] for a block that cannot be read.
     pub fn of_script(text: &str) -> Result<Option<Self>, ScriptError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]

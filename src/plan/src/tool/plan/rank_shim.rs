@@ -62,9 +62,6 @@ pub(super) struct RankCommand {
 
 /// Places a tool before the program on the chosen ranks. `name` tells the script from those of other
 /// steps and rungs; `user_python` is the user's own `PYTHON_EXEC`.
-///
-/// # Errors
-/// The launcher is not known, or starts no program.
 pub(super) fn wrap_ranks(
     ranks: &RankSelection,
     tool: &[Arg],

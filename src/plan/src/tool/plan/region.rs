@@ -18,9 +18,6 @@ pub struct RegionPath {
 
 impl RegionPath {
     /// Parses a region as the user wrote it.
-    ///
-    /// # Errors
-    /// [`PlanError::Option`] when a name or the domain is empty.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let error = |problem: &str| PlanError::Option {
             flag: "--nvtx-include",
@@ -43,9 +40,10 @@ impl RegionPath {
             rest = after;
         }
         names.push(unescape(rest));
-        match names.iter().any(String::is_empty) {
-            true => Err(error("a region's name is empty")),
-            false => Ok(Self { domain, names }),
+        if names.iter().any(String::is_empty) {
+            Err(error("a region's name is empty"))
+        } else {
+            Ok(Self { domain, names })
         }
     }
 

@@ -16,8 +16,6 @@ use rgpu_model::RungId;
 use rgpu_model::profile::ArtifactKind;
 
 impl Planner<'_> {
-    /// # Errors
-    /// [`PlanError`] when no tool is left, or an option is wrong.
     pub(super) fn add_sanitizer_steps(&mut self) -> Result<(), PlanError> {
         let tools: &[SanitizerTool] = match self.request.sanitizer.tools.as_slice() {
             [] => &[SanitizerTool::Memcheck],
@@ -60,12 +58,13 @@ impl Planner<'_> {
             let step = self.step(&id, format!("check with {name}"), true, rungs);
             step.on_failure = OnFailure::Continue;
         }
-        match self.steps.iter().any(|step| step.id.starts_with("sanitizer-")) {
-            true => Ok(()),
-            false => Err(PlanError::NoUsableRung {
+        if self.steps.iter().any(|step| step.id.starts_with("sanitizer-")) {
+            Ok(())
+        } else {
+            Err(PlanError::NoUsableRung {
                 title: "check for faults".to_owned(),
                 left_out: self.info.left_out.clone(),
-            }),
+            })
         }
     }
 

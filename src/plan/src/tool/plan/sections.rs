@@ -82,9 +82,6 @@ pub fn sections() -> &'static [&'static str] {
 }
 
 /// The set with this name.
-///
-/// # Errors
-/// [`PlanError::Option`] with the nearest names.
 pub(crate) fn set_named(name: &str) -> Result<&'static SectionSet, PlanError> {
     SETS.iter().find(|set| set.name == name).ok_or_else(|| PlanError::Option {
         flag: "--set",

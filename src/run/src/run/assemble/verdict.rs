@@ -149,9 +149,10 @@ impl ProfileBuilder {
             format!("the compiled code has no kernel `{function}`"),
         )
         .file(spec.file.as_ref().unwrap_or(&spec.source).display());
-        Some(match symbols.is_empty() {
-            true => with_instances_to_write(failure.hint("it has none at all"), &spec.source),
-            false => failure.hint(format!("it has `{}`: name it in `entry`", symbols.join("`, `"))),
+        Some(if symbols.is_empty() {
+            with_instances_to_write(failure.hint("it has none at all"), &spec.source)
+        } else {
+            failure.hint(format!("it has `{}`: name it in `entry`", symbols.join("`, `")))
         })
     }
 }

@@ -140,9 +140,12 @@ fn estimate(
     program_s: f64,
 ) -> BudgetFit {
     let numbers = if by_number { numbers::choose(kernels, quota) } else { Vec::new() };
-    let count = |kernel: &KernelCandidate| match by_number {
-        true => numbers::count(kernel, &numbers),
-        false => kernel.launches.min(quota.per_class),
+    let count = |kernel: &KernelCandidate| {
+        if by_number {
+            numbers::count(kernel, &numbers)
+        } else {
+            kernel.launches.min(quota.per_class)
+        }
     };
     let counts: Vec<u64> = kernels.iter().map(count).collect();
     let price = price(kernels, &counts, by_number, &cost, program_s);

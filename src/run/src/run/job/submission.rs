@@ -56,9 +56,6 @@ impl From<SubmitError> for Failure {
 }
 
 /// Submits a plan. If this fails, nothing has run.
-///
-/// # Errors
-/// The link fails, the host refuses the plan, or the run folder cannot be written.
 pub(in crate::run) async fn submit(
     link: &mut HostLink,
     submission: &Submission,
@@ -113,10 +110,7 @@ pub(in crate::run) async fn submit(
                 stopped = stopped => Some(stopped),
                 () = cancel.wait_for_more_than(1) => None,
             };
-            let unanswered = || match has_job || link.is_linked() {
-                true => unconfirmed(link, &context.record.id),
-                false => never_submitted(&context.record.id),
-            };
+            let unanswered = || if has_job || link.is_linked() { unconfirmed(link, &context.record.id) } else { never_submitted(&context.record.id) };
             match stopped {
                 None => return Err(unanswered().into()),
                 Some(Err(late @ RemoteError::Unconfirmed { .. })) => {

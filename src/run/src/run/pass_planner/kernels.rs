@@ -120,9 +120,10 @@ impl PassPlanner {
         let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
         // With named regions or kernels the user has chosen what counts.
-        let preparing = match whole && self.user_request.ncu.kernel_name.is_empty() {
-            true => set_up::preparing_launches(launches),
-            false => HashSet::new(),
+        let preparing = if whole && self.user_request.ncu.kernel_name.is_empty() {
+            set_up::preparing_launches(launches)
+        } else {
+            HashSet::new()
         };
         let benchmarked = tuning::benchmarked_launches(launches);
         let set_up = SetUpLaunches { benchmarked, preparing };
@@ -238,9 +239,10 @@ impl PassPlanner {
         if !missed || passes.is_empty() {
             return false;
         }
-        let chosen = match request.ncu.launch_numbers.is_empty() {
-            true => "after those that were to be skipped",
-            false => "with the chosen numbers",
+        let chosen = if request.ncu.launch_numbers.is_empty() {
+            "after those that were to be skipped"
+        } else {
+            "with the chosen numbers"
         };
         say(&format!(
             "ncu matched no launch {chosen}: the first launches of each kernel are profiled instead"
@@ -304,9 +306,10 @@ fn launches_in_a_row(
             count: Some(count),
             ..Pass::default()
         };
-        match chosen_skip > skip {
-            true => Pass { skip: Some(chosen_skip), retry: vec![first.clone()], ..first },
-            false => first,
+        if chosen_skip > skip {
+            Pass { skip: Some(chosen_skip), retry: vec![first.clone()], ..first }
+        } else {
+            first
         }
     });
     passes.collect()

@@ -22,9 +22,6 @@ pub struct NewEvent<'a> {
 
 impl NewEvent<'_> {
     /// Appends the row and returns its number. `detail` is a JSON object.
-    ///
-    /// # Errors
-    /// [`StateError::Sql`].
     pub fn append(&self, connection: &Connection, detail: &Value) -> Result<i64, StateError> {
         let own = ProcessId::own();
         let mut insert = connection

@@ -147,12 +147,11 @@ pub(super) fn check_file_system(folder: &Folder) -> Result<(), StateError> {
         Err(TryLockError::WouldBlock) => false,
         Err(TryLockError::Error(e)) => return Err(refuse(&e.to_string())),
     };
-    match held_twice {
-        true => {
-            let _ = folder.remove_file(PROBE);
-            Err(refuse("two processes hold the same lock"))
-        }
-        false => Ok(()),
+    if held_twice {
+        let _ = folder.remove_file(PROBE);
+        Err(refuse("two processes hold the same lock"))
+    } else {
+        Ok(())
     }
 }
 

@@ -173,9 +173,6 @@ impl LoopConfig {
     }
 
     /// Checks what the settings name in the project: files and programs.
-    ///
-    /// # Errors
-    /// [`LoopError::Config`].
     pub fn check_against_project(
         &self,
         project: &Path,
@@ -206,12 +203,11 @@ impl LoopConfig {
                 }
             }
         }
-        let files: Vec<PathBuf> = match self.allowed_paths.is_empty() {
-            true => Vec::new(),
-            false => {
-                let entries = project_files::walker(project).build().flatten();
-                entries.filter(|entry| !entry.path().is_dir()).map(|e| e.into_path()).collect()
-            }
+        let files: Vec<PathBuf> = if self.allowed_paths.is_empty() {
+            Vec::new()
+        } else {
+            let entries = project_files::walker(project).build().flatten();
+            entries.filter(|entry| !entry.path().is_dir()).map(|e| e.into_path()).collect()
         };
         for pattern in &self.allowed_paths {
             let path = Path::new(pattern.trim_start_matches('!'));
@@ -236,9 +232,6 @@ impl LoopConfig {
     }
 
     /// The user's words for the worker; empty if there are none.
-    ///
-    /// # Errors
-    /// In words, why the file cannot be read.
     pub(in crate::loops) fn instructions_text(&self, project: &Path) -> Result<String, String> {
         let Some(file) = &self.instructions else { return Ok(String::new()) };
         // A prompt may go to a service, and loop.toml may come with a clone.
