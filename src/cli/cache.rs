@@ -25,7 +25,7 @@ use super::support::app::{App, Status};
 use super::support::cleaned::CleanResult;
 use rgpu_model::error::{Exit, Failure, Result, nearest};
 use rgpu_model::number_form::counted;
-use rgpu_report::{Align, TextTable, age, bytes};
+use rgpu_report::{TextTable, age, bytes};
 use rgpu_run::store::atomic;
 
 /// How often the limit of the cache is looked at.
@@ -132,12 +132,7 @@ fn show(app: &App) -> Result<Status> {
         })?;
         return Ok(0);
     }
-    let mut table = TextTable::new(&[
-        ("part", Align::Left),
-        ("size", Align::Right),
-        ("last used", Align::Right),
-        ("contents", Align::Left),
-    ]);
+    let mut table = TextTable::new("part | size: | last used: | contents");
     for part in parts {
         let used = match part.unused_s {
             _ if part.in_use => "in use".to_owned(),

@@ -30,7 +30,7 @@ use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::{KernelError, KernelFolders, MODES, ProfileMode, Selection, find};
 use rgpu_plan::tool::{GpuSelection, HOST_TOOLS, HostTool, Request, SanitizerTool, Target};
 use rgpu_remote::RemoteSpec;
-use rgpu_report::{Align, TextTable, wrap};
+use rgpu_report::{TextTable, wrap};
 use rgpu_run::config::Origin;
 use rgpu_run::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
 use rgpu_run::store::{RunFolder, RunRecord};
@@ -390,12 +390,7 @@ fn proposals(host: &HostFacts) -> Vec<String> {
 fn show(app: &App, diagnosis: &DoctorReport, seconds: f64) {
     let text = host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds, app.columns());
     app.print(&text);
-    let mut table = TextTable::new(&[
-        ("mode", Align::Left),
-        ("reaches", Align::Left),
-        ("time", Align::Right),
-        ("why not more", Align::Left),
-    ]);
+    let mut table = TextTable::new("mode | reaches | time: | why not more");
     for line in &diagnosis.modes {
         let rung = if line.rung.is_empty() { "nothing".to_owned() } else { line.rung.to_string() };
         let why = escape_controls(line.why.join("; ").as_bytes());

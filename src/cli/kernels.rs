@@ -11,7 +11,7 @@ use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::kernel::{KernelSpec, NO_KERNELS, Selection, find};
-use rgpu_report::{Align, TextTable};
+use rgpu_report::TextTable;
 use rgpu_run::store::atomic;
 
 /// List kernels, show one, or start a kernel.toml
@@ -151,13 +151,7 @@ fn list(app: &App) -> Result<Status> {
         app.print_note(&format!("there are no kernels\nhelp: {NO_KERNELS}"));
         return Ok(0);
     }
-    let mut table = TextTable::new(&[
-        ("kernel", Align::Left),
-        ("mode", Align::Left),
-        ("entry", Align::Left),
-        ("cases", Align::Left),
-        ("folder", Align::Left),
-    ]);
+    let mut table = TextTable::new("kernel | mode | entry | cases | folder");
     for line in lines {
         let cases = line.error.unwrap_or_else(|| list_first_cases(&line.cases));
         let is_shipped =
@@ -190,8 +184,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
         relative_to_cwd(app, &spec.source.display().to_string())
     ));
     let cases = spec.cases(&Selection::All).map_err(Failure::from)?;
-    let mut table =
-        TextTable::new(&[("argument", Align::Left), ("type", Align::Left), ("role", Align::Left)]);
+    let mut table = TextTable::new("argument | type | role");
     for arg in &spec.args {
         table.add_row([
             arg.name.clone(),
@@ -200,8 +193,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
         ]);
     }
     app.print(&table.plain(app.style().width, 2));
-    let mut table =
-        TextTable::new(&[("case", Align::Left), ("sizes", Align::Left), ("", Align::Left)]);
+    let mut table = TextTable::new("case | sizes | ");
     for case in &spec.sizes.cases {
         let sizes: Vec<String> = case
             .groups

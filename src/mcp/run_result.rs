@@ -14,6 +14,7 @@ use super::sweep_cases::{CaseFigures, cases};
 use super::{McpContext, hint};
 use rgpu_model::build::BuildError;
 use rgpu_model::error::{Failure, Result};
+use rgpu_model::metric::{self, MainMetric};
 use rgpu_model::timeline::DeviceTime;
 use rgpu_model::{Build, Finding, Launch, Profile, Sidecars};
 use rgpu_report::{KernelNames, ReportInput, Style, report};
@@ -517,7 +518,7 @@ fn ncu(record: &RunRecord, profile: &Profile, names: KernelNames) -> NcuFigures 
 
 impl LaunchFigures {
     pub(super) fn of(launch: &Launch, names: KernelNames) -> Self {
-        let percent = |ids: &[&str]| launch.first_number(ids).map(|(_, value)| value);
+        let share = |of: MainMetric| Some(launch.first_number(of.ids)?.1);
         let stalls = launch.stalls.iter().filter_map(|stall| Some((stall, stall.percent?)));
         let mut stalls: Vec<(String, f64)> =
             stalls.map(|(stall, percent)| (stall.reason.clone(), percent)).collect();
@@ -528,11 +529,9 @@ impl LaunchFigures {
             kernel: names.name(&launch.kernel),
             duration_ns: launch.duration_ns,
             bound_by: launch.classification.as_ref().map(|c| c.primary.clone()),
-            sm_percent: percent(&["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
-            memory_percent: percent(&[
-                "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-            ]),
-            occupancy_percent: percent(&["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+            sm_percent: share(metric::SM_THROUGHPUT),
+            memory_percent: share(metric::MEMORY_THROUGHPUT),
+            occupancy_percent: share(metric::OCCUPANCY),
             registers: launch.registers,
             stalls,
         }

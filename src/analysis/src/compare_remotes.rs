@@ -7,6 +7,7 @@
 use super::compare::{CompareOptions, compare};
 use rgpu_model::comparison::TimeVerdict;
 use rgpu_model::fan_out::{FanOutCase, FanOutRow};
+use rgpu_model::metric::{self, MainMetric};
 use rgpu_model::profile::Timing;
 use rgpu_model::profile::TimingClock;
 use rgpu_model::{Launch, Profile};
@@ -19,7 +20,7 @@ pub fn row(profile: &Profile) -> FanOutRow {
     let longest = longest(profile);
     // Times of a sanitizer run are ignored: without a GPU they are those of the reference.
     let timing = profile.timing.as_ref().filter(|_| times(profile));
-    let number = |id| longest.and_then(|launch| launch.number(id));
+    let share = |of: MainMetric| Some(longest?.first_number(of.ids)?.1);
     FanOutRow {
         device: device(profile),
         rung: Some(profile.rung.clone()).filter(|rung| !rung.is_empty()),
@@ -35,9 +36,9 @@ pub fn row(profile: &Profile) -> FanOutRow {
                 Some(FanOutCase { name: case.name.clone(), median_ns })
             })
             .collect(),
-        sm_percent: number("sm__throughput.avg.pct_of_peak_sustained_elapsed"),
-        memory_percent: number("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),
-        occupancy_percent: number("sm__warps_active.avg.pct_of_peak_sustained_active"),
+        sm_percent: share(metric::SM_THROUGHPUT),
+        memory_percent: share(metric::MEMORY_THROUGHPUT),
+        occupancy_percent: share(metric::OCCUPANCY),
         bound_by: longest
             .and_then(|launch| launch.classification.as_ref())
             .map(|class| class.primary.clone()),

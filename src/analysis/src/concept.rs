@@ -4,20 +4,17 @@
 //! Names change with the architecture and the version of ncu; comments say which architecture a name
 //! belongs to. Names for Blackwell come from NVIDIA's documentation; we have no recording with them.
 
-pub(super) const SM_THROUGHPUT: &[&str] = &["sm__throughput.avg.pct_of_peak_sustained_elapsed"];
-pub(super) const MEMORY_THROUGHPUT: &[&str] =
-    &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"];
-pub(super) const DRAM_THROUGHPUT: &[&str] = &[
-    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-];
+use rgpu_model::metric;
+
+pub(super) const SM_THROUGHPUT: &[&str] = metric::SM_THROUGHPUT.ids;
+pub(super) const MEMORY_THROUGHPUT: &[&str] = metric::MEMORY_THROUGHPUT.ids;
+pub(super) const DRAM_THROUGHPUT: &[&str] = metric::DRAM_THROUGHPUT.ids;
 pub(super) const L2_THROUGHPUT: &[&str] = &["lts__throughput.avg.pct_of_peak_sustained_elapsed"];
 pub(super) const L1_THROUGHPUT: &[&str] = &[
     "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
     "l1tex__throughput.avg.pct_of_peak_sustained_active",
 ];
-pub(super) const OCCUPANCY_ACHIEVED: &[&str] =
-    &["sm__warps_active.avg.pct_of_peak_sustained_active"];
+pub(super) const OCCUPANCY_ACHIEVED: &[&str] = metric::OCCUPANCY.ids;
 pub(super) const OCCUPANCY_THEORETICAL: &[&str] = &["sm__maximum_warps_per_active_cycle_pct"];
 pub(super) const ISSUE_ACTIVE: &[&str] = &[
     "smsp__issue_active.avg.per_cycle_active",

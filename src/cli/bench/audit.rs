@@ -11,7 +11,7 @@ use rgpu_model::error::{Exit, Result};
 use rgpu_model::suite::{SuiteRow, SuiteRun};
 use rgpu_model::{Profile, Trace};
 use rgpu_report::suite::MIN_REASON_WIDTH;
-use rgpu_report::{Align, BAD, TextTable};
+use rgpu_report::{BAD, TextTable};
 use rgpu_work::suite::TargetSpec;
 use rgpu_work::suite::audit::{LastSuite, audit};
 use rgpu_work::suite::expectations::{self, Expectations};
@@ -47,8 +47,7 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
         app.print_json(&audit)?;
         return Ok(status);
     }
-    let mut grid =
-        TextTable::new(&[("finding", Align::Left), ("where", Align::Left), ("what", Align::Left)]);
+    let mut grid = TextTable::new("finding | where | what");
     let codes: BTreeSet<String> = audit.findings.iter().map(|f| f.code.clone()).collect();
     for finding in audit.findings {
         let place = app.short(std::path::Path::new(&finding.place));

@@ -20,7 +20,7 @@ use rgpu_model::suite::{
 };
 use rgpu_model::suite_history::HistoryPoint;
 use rgpu_report::suite::MIN_REASON_WIDTH;
-use rgpu_report::{Align, TextTable, duration};
+use rgpu_report::{TextTable, duration};
 use rgpu_work::suite::expectations::{self, Expectations, UpdatedEntry, Validity};
 use rgpu_work::suite::{LoneSession, PointsByKey, SuiteFile, select, sessions};
 
@@ -274,15 +274,7 @@ pub(super) fn status(app: &App, fail_on: &[FailOn], verdicts: &[SuiteVerdict]) -
 }
 
 fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("side", Align::Left),
-        ("sizes", Align::Left),
-        ("before", Align::Right),
-        ("now", Align::Right),
-        ("change", Align::Right),
-        ("kept because", Align::Left),
-    ]);
+    let mut table = TextTable::new("case | side | sizes | before: | now: | change: | kept because");
     for entry in entries {
         let change = entry.before_ns.zip(entry.after_ns);
         table.add_row([

@@ -14,7 +14,7 @@ use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::counted;
 use rgpu_plan::kernel::may_be_sent;
 use rgpu_remote::RemoteSpec;
-use rgpu_report::{Align, TextTable};
+use rgpu_report::TextTable;
 use rgpu_run::config::is_below;
 use rgpu_work::suite::{
     SuiteCase, SuiteFile, TargetKind, TargetProblem, TargetSpec, left_out_targets, select,
@@ -90,7 +90,7 @@ pub(super) fn print_planned(
         let cases = cases.into_iter().map(with_remote).collect();
         return app.print_json(&TargetList { schema: "rgpu.targets/1", file, cases });
     }
-    let mut table = TextTable::new(&[("case", Align::Left), ("remote", Align::Left)]);
+    let mut table = TextTable::new("case | remote");
     for (case, spec) in cases {
         table.add_row([case.id, spec.name]);
     }
@@ -108,13 +108,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
         app.print_json(&TargetList { schema: "rgpu.targets/1", file: shown, cases })?;
         return Ok(0);
     }
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("baseline", Align::Left),
-        ("remote", Align::Left),
-        ("also in", Align::Left),
-        ("runs", Align::Left),
-    ]);
+    let mut table = TextTable::new("case | baseline | remote | also in | runs");
     let count = cases.len();
     for case in cases {
         let line = line(case);

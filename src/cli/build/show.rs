@@ -8,7 +8,7 @@ use crate::cli::support::terminal::escape_controls;
 use rgpu_model::Build;
 use rgpu_model::build::Status;
 use rgpu_model::error::shell_word;
-use rgpu_report::{Align, TextTable};
+use rgpu_report::TextTable;
 
 /// Prints one table of resources, then the paths of all results.
 pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &CopiedPaths) {
@@ -78,16 +78,9 @@ const MAX_NAME_CHARS: usize = 34;
 
 /// Registers, memory and instructions of every kernel.
 fn resources(build: &Build) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("kernel", Align::Left),
-        ("regs", Align::Right),
-        ("stack", Align::Right),
-        ("spills st/ld", Align::Right),
-        ("shared", Align::Right),
-        ("occ", Align::Right),
-        ("instr", Align::Right),
-        ("tensor", Align::Right),
-    ]);
+    let mut table = TextTable::new(
+        "kernel | regs: | stack: | spills st/ld: | shared: | occ: | instr: | tensor:",
+    );
     let images = build.code.iter().flat_map(|input| &input.images);
     for kernel in images.flat_map(|image| &image.kernels) {
         let [_, regs, stack, spills, shared, _, occupancy, instructions, tensor, name] =

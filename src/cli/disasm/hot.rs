@@ -10,7 +10,7 @@ use crate::cli::support::terminal::escape_controls;
 use rgpu_model::HotSpots;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};
-use rgpu_report::{Align, TextTable, percent};
+use rgpu_report::{TextTable, percent};
 
 /// How many instructions a listing marks as hottest.
 const MAX_MARKED_INSTRUCTIONS: usize = 5;
@@ -97,17 +97,9 @@ fn listing(launch: &LaunchSpots) -> String {
         .unwrap_or(0)
         .max(1);
     let file = only_file(launch);
-    let mut table = TextTable::new(&[
-        ("", Align::Left),
-        ("offset", Align::Right),
-        ("samples", Align::Right),
-        ("share", Align::Right),
-        ("waits for", Align::Left),
-        ("executed", Align::Right),
-        ("line", Align::Right),
-        ("function", Align::Left),
-        ("instruction", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        " | offset: | samples: | share: | waits for | executed: | line: | function | instruction",
+    );
     for spot in &launch.instructions {
         let n = samples(spot);
         let share = 100.0 * n as f64 / total.max(1) as f64;

@@ -5,7 +5,7 @@ use crate::cli::support::kernel_cells::kernel_cells;
 use crate::cli::support::terminal::escape_controls;
 use rgpu_analysis::occupancy::limits_of_arch;
 use rgpu_model::disasm::{Image, ImageKind, Input, Kernel, Status};
-use rgpu_report::{Align, TextTable};
+use rgpu_report::TextTable;
 
 /// Minimum width of the kernels' names, in characters.
 const MIN_NAME_WIDTH: usize = 24;
@@ -58,15 +58,7 @@ fn count(n: usize, noun: &str) -> String {
 }
 
 fn images(images: &[Image]) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("kind", Align::Left),
-        ("arch", Align::Left),
-        ("bytes", Align::Right),
-        ("stored", Align::Right),
-        ("packing", Align::Left),
-        ("version", Align::Left),
-        ("place", Align::Left),
-    ]);
+    let mut table = TextTable::new("kind | arch | bytes: | stored: | packing | version | place");
     for image in images {
         table.add_row([
             image.kind.to_string(),
@@ -82,18 +74,10 @@ fn images(images: &[Image]) -> TextTable {
 }
 
 fn facts(images: &[Image]) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("arch", Align::Left),
-        ("regs", Align::Right),
-        ("stack", Align::Right),
-        ("spills st/ld", Align::Right),
-        ("shared", Align::Right),
-        ("barriers", Align::Right),
-        ("occupancy", Align::Right),
-        ("instr", Align::Right),
-        ("tensor", Align::Right),
-        ("kernel", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "arch | regs: | stack: | spills st/ld: | shared: | barriers: | occupancy: | instr: | \
+         tensor: | kernel",
+    );
     for image in images {
         for kernel in &image.kernels {
             table.add_row(kernel_cells(&image.arch, kernel));

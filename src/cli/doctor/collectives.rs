@@ -22,7 +22,7 @@ use super::super::support::terminal::escape_controls;
 use super::DoctorArgs;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool::GpuSelection;
-use rgpu_report::{Align, TextTable, bytes, duration, per_second, percent};
+use rgpu_report::{TextTable, bytes, duration, per_second, percent};
 use rgpu_run::run::{CollectiveRow, CollectivesRequest, MeasuredCollectives, measure_collectives};
 use rgpu_run::store::atomic;
 
@@ -346,14 +346,7 @@ fn show(app: &App, document: &CollectivesDocument, asked_nvls: bool) {
         clean(&document.gpu),
         clean(&document.library),
     ));
-    let mut table = TextTable::new(&[
-        ("collective", Align::Left),
-        ("size", Align::Right),
-        ("time", Align::Right),
-        ("spread", Align::Right),
-        ("algorithm", Align::Right),
-        ("bus", Align::Right),
-    ]);
+    let mut table = TextTable::new("collective | size: | time: | spread: | algorithm: | bus:");
     for collective in &document.collectives {
         for size in &collective.sizes {
             table.add_row([
@@ -368,15 +361,7 @@ fn show(app: &App, document: &CollectivesDocument, asked_nvls: bool) {
     }
     app.print(&table.plain(app.style().width, 2));
     app.print("\n  time = α + β · size\n");
-    let mut table = TextTable::new(&[
-        ("collective", Align::Left),
-        ("from", Align::Right),
-        ("to", Align::Right),
-        ("α", Align::Right),
-        ("β", Align::Right),
-        ("held out", Align::Right),
-        ("mean error", Align::Right),
-    ]);
+    let mut table = TextTable::new("collective | from: | to: | α: | β: | held out: | mean error:");
     for collective in &document.collectives {
         let name = collective.op.name().to_owned();
         for line in &collective.fit {

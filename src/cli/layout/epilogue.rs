@@ -13,7 +13,7 @@ use super::document::{LayoutResult, line, print};
 use super::input::{LimitArgs, numbers, usage};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::Result;
-use rgpu_report::{Align, TextTable};
+use rgpu_report::TextTable;
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct EpilogueArgs {
@@ -166,14 +166,7 @@ fn text(result: &EpilogueResult) -> String {
     text += &line("gC", &result.tile_of_c);
     text += "\n  each thread stores its row, one load of one warp:\n";
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
-    let mut table = TextTable::new(&[
-        ("vector", Align::Right),
-        ("bytes", Align::Right),
-        ("stores", Align::Right),
-        ("sectors/store", Align::Right),
-        ("used", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table = TextTable::new("vector: | bytes: | stores: | sectors/store: | used: | ");
     for DirectStore { vector, report, .. } in &result.direct_stores {
         let sectors = report.sectors.map(|count| count.most.to_string()).unwrap_or_default();
         let fault = report.misaligned.map(|_| "misaligned: it faults".to_owned());
@@ -192,16 +185,9 @@ fn text(result: &EpilogueResult) -> String {
         return text;
     }
     text += "\n  arrangements of the threads over the tile:\n";
-    let mut table = TextTable::new(&[
-        ("row threads", Align::Right),
-        ("vector", Align::Right),
-        ("sectors", Align::Right),
-        ("ideal", Align::Right),
-        ("used", Align::Right),
-        ("stores", Align::Right),
-        ("values", Align::Left),
-        ("layout", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "row threads: | vector: | sectors: | ideal: | used: | stores: | values | layout",
+    );
     for candidate in &result.candidates {
         table.add_row([
             candidate.row_threads.to_string(),

@@ -12,7 +12,7 @@ use super::input::{numbers, usage};
 use super::output::save;
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Result};
-use rgpu_report::{Align, TextTable};
+use rgpu_report::TextTable;
 
 /// `layout tmem`.
 ///
@@ -174,12 +174,7 @@ fn text(request: &TmemRequest, budget: &Budget) -> String {
             format!("{}, as far as tensor memory goes", budget.blocks_per_sm),
         );
     }
-    let mut table = TextTable::new(&[
-        ("segment", Align::Left),
-        ("stage", Align::Right),
-        ("column", Align::Right),
-        ("columns", Align::Right),
-    ]);
+    let mut table = TextTable::new("segment | stage: | column: | columns:");
     for segment in &budget.segments {
         let numbers = [segment.stage, segment.column, segment.columns].map(|n| n.to_string());
         table.add_row([kind(segment.kind).to_owned()].into_iter().chain(numbers));

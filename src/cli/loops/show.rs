@@ -3,7 +3,7 @@
 use super::LoopArgs;
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result, indent_continuation};
-use rgpu_report::{Align, TextTable, time_span, timestamp};
+use rgpu_report::{TextTable, time_span, timestamp};
 use rgpu_work::loops::{
     AwaitedAnswer, IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase,
 };
@@ -151,14 +151,7 @@ pub(super) fn report(app: &App, args: &LoopArgs) -> Result<Status> {
 
 /// The iterations as a table, with the reason of each.
 fn table(app: &App, iterations: &[IterationRecord]) -> String {
-    let mut table = TextTable::new(&[
-        ("iter", Align::Right),
-        ("outcome", Align::Left),
-        ("speedup", Align::Right),
-        ("again", Align::Right),
-        ("claimed", Align::Right),
-        ("why", Align::Left),
-    ]);
+    let mut table = TextTable::new("iter: | outcome | speedup: | again: | claimed: | why");
     for record in iterations {
         let factor = |comparison: &Option<rgpu_work::loops::LoopComparison>| {
             comparison.as_ref().map(|it| format!("{:.3}", it.speedup)).unwrap_or_default()

@@ -15,7 +15,7 @@ use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::toml_error;
-use rgpu_report::{Align, TextTable, bytes, duration, per_second};
+use rgpu_report::{TextTable, bytes, duration, per_second};
 
 /// Predict a collective by message size
 #[derive(Args, Clone, Debug)]
@@ -128,15 +128,7 @@ fn print(app: &App, document: &CollectiveDocument) {
         app.print(&format!("  likely {range}  covers 80 % of the times held out of the fit\n"));
     }
     app.print("\n");
-    let mut table = TextTable::new(&[
-        ("size", Align::Right),
-        ("time", Align::Right),
-        ("bound", Align::Right),
-        ("bus rate", Align::Right),
-        ("algorithm", Align::Left),
-        ("protocol", Align::Left),
-        ("", Align::Left),
-    ]);
+    let mut table = TextTable::new("size: | time: | bound: | bus rate: | algorithm | protocol | ");
     let most = document.sizes.iter().map(|line| line.bus_bandwidth).fold(0.0, f64::max);
     for line in &document.sizes {
         let bar = "#".repeat((BAR_COLUMNS * line.bus_bandwidth / most).round() as usize);

@@ -13,7 +13,7 @@ use super::llm::{LlmArgs, placement};
 use crate::cli::support::app::App;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::toml_error;
-use rgpu_report::{Align, TextTable, duration};
+use rgpu_report::{TextTable, duration};
 
 /// The file: flags without dashes. What it leaves out is as on the command line.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -110,15 +110,9 @@ pub(super) fn other(args: &LlmArgs, path: &Path) -> Result<LlmArgs> {
 pub(super) fn print(app: &App, a: (&str, &LlmDocument), b: (&str, &LlmDocument)) {
     app.print(&format!("{} against {}; above 1 means that the second is better\n\n", a.0, b.0));
     let gain = |x: f64, y: f64| format!("{:.2} x", x / y);
-    let mut table = TextTable::new(&[
-        ("requests", Align::Right),
-        ("TTFT", Align::Right),
-        ("gain", Align::Right),
-        ("TPOT with prefills", Align::Right),
-        ("gain", Align::Right),
-        ("tokens/s a GPU", Align::Right),
-        ("gain", Align::Right),
-    ]);
+    let mut table = TextTable::new(
+        "requests: | TTFT: | gain: | TPOT with prefills: | gain: | tokens/s a GPU: | gain:",
+    );
     let both = |get: fn(&Serving) -> f64, s: &Serving, t: &Serving| {
         format!("{} -> {}", duration(get(s)), duration(get(t)))
     };

@@ -17,7 +17,7 @@ use super::{gpu, llm};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::by_number;
-use rgpu_report::{Align, TextTable, duration, percent};
+use rgpu_report::{TextTable, duration, percent};
 use rgpu_run::store::atomic;
 
 /// Fit efficiencies to measured rows
@@ -196,20 +196,10 @@ fn quantization_or_softmax(efficiency: &Efficiency) -> String {
 }
 
 fn text(app: &App, calibration: &Calibration) -> String {
-    let mut table = TextTable::new(&[
-        ("fit", Align::Left),
-        ("compute", Align::Right),
-        ("memory or link", Align::Right),
-        ("launch or latency", Align::Right),
-        ("quantization or softmax", Align::Right),
-        ("fitted", Align::Right),
-        ("mean error", Align::Right),
-        ("held out", Align::Right),
-        ("mean", Align::Right),
-        ("median", Align::Right),
-        ("90 %", Align::Right),
-        ("on a bound", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "fit | compute: | memory or link: | launch or latency: | quantization or softmax: | \
+         fitted: | mean error: | held out: | mean: | median: | 90 %: | on a bound",
+    );
     let errors = |train: &Errors, test: &Errors| {
         let [n, mape, ..] = error_cells(train);
         let [held_out, mean, median, p90, _] = error_cells(test);

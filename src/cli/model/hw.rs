@@ -10,7 +10,7 @@ use rgpu_predict::hw::{FigureKind, Hardware, Problem, check, find};
 use super::{gpu, input};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_report::{Align, TextTable, bytes, per_second};
+use rgpu_report::{TextTable, bytes, per_second};
 use rgpu_run::store::atomic;
 
 /// List, show, add and check GPUs
@@ -83,17 +83,8 @@ fn list(app: &App) -> Result<Status> {
         app.print_json(&GpuList { schema: "rgpu.model-gpus/1", gpus: lines })?;
         return Ok(0);
     }
-    let mut table = TextTable::new(&[
-        ("name", Align::Left),
-        ("HBM", Align::Right),
-        ("", Align::Right),
-        ("bf16", Align::Right),
-        ("fp8", Align::Right),
-        ("fp4", Align::Right),
-        ("NVLink one way", Align::Right),
-        ("product", Align::Left),
-        ("from", Align::Left),
-    ]);
+    let mut table =
+        TextTable::new("name | HBM: | : | bf16: | fp8: | fp4: | NVLink one way: | product | from");
     let rate = |flops: f64| if flops > 0.0 { per_second(flops, "FLOP") } else { "none".into() };
     for line in lines {
         table.add_row([
@@ -129,8 +120,7 @@ fn show(app: &App, args: &ShowArgs) -> Result<Status> {
     let ridges = document.ridge_flop_per_byte.iter();
     let ridges: Vec<String> = ridges.map(|(dtype, x)| format!("{dtype} {x:.0}")).collect();
     app.print(&format!("{} FLOP a byte of HBM\n\n", ridges.join(", ")));
-    let mut table =
-        TextTable::new(&[("source", Align::Left), ("read", Align::Left), ("", Align::Left)]);
+    let mut table = TextTable::new("source | read | ");
     for (name, source) in &hardware.sources {
         let url = source.url.as_deref().unwrap_or_default();
         table.add_row([name.clone(), source.date.clone(), format!("{} {url}", source.title)]);
@@ -164,13 +154,7 @@ fn completed(
 
 /// Every number with its unit, kind and source.
 fn figures(hardware: &Hardware) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("number", Align::Left),
-        ("value", Align::Right),
-        ("unit", Align::Left),
-        ("", Align::Left),
-        ("source", Align::Left),
-    ]);
+    let mut table = TextTable::new("number | value: | unit |  | source");
     let unit = |unit| serde_json::to_value(unit).ok().and_then(|v| v.as_str().map(str::to_owned));
     let kind = |kind| match kind {
         FigureKind::Stated => "",

@@ -17,7 +17,7 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::overwrite;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::by_number;
-use rgpu_report::{Align, TextTable, bytes};
+use rgpu_report::{TextTable, bytes};
 use rgpu_run::saved_json;
 use rgpu_run::store::atomic;
 
@@ -231,7 +231,7 @@ fn cards(app: &App, args: &ImportArgs) -> Result<Status> {
             app.print_json(&card)?;
             continue;
         }
-        let mut table = TextTable::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+        let mut table = TextTable::new(" | : | ");
         let mut row = |name: &str, value: Option<String>| {
             let line = card.lines.get(name).map(|line| format!("line {line}")).unwrap_or_default();
             let value = value.unwrap_or_else(|| "not stated".to_owned());

@@ -15,7 +15,7 @@ use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_report::{Align, TextTable, amount, bytes, duration, percent};
+use rgpu_report::{TextTable, amount, bytes, duration, percent};
 
 /// Predict one kernel: its bound, its time and every term
 #[derive(Args, Clone, Debug)]
@@ -366,7 +366,7 @@ fn shares(args: &KernelArgs, target: &Target, us: f64) -> Result<Shares> {
 
 fn print(app: &App, document: &KernelDocument) {
     app.print(&format!("{} on {}\n", document.subject, document.gpu));
-    let mut table = TextTable::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    let mut table = TextTable::new(" | : | ");
     let mut row = |name: &str, value: String, words: String| {
         table.add_row([name.to_owned(), value, words]);
     };
@@ -415,8 +415,7 @@ fn print(app: &App, document: &KernelDocument) {
     for note in &document.notes {
         app.print(&format!("  note: {note}\n"));
     }
-    let mut table =
-        TextTable::new(&[("term", Align::Left), ("time", Align::Right), ("formula", Align::Left)]);
+    let mut table = TextTable::new("term | time: | formula");
     for term in &document.terms {
         let mark = if term.counts { "" } else { "  (not in the sum)" };
         table.add_row([term.name.to_owned(), duration(term.ns), format!("{}{mark}", term.formula)]);

@@ -5,7 +5,7 @@ use rgpu_predict::llm::{Parallelism, Serving};
 
 use super::llm::Detail;
 use crate::cli::support::app::App;
-use rgpu_report::{Align, TextTable, bytes, duration, percent};
+use rgpu_report::{TextTable, bytes, duration, percent};
 
 /// Prints what was asked for.
 pub(super) fn print(app: &App, document: &LlmDocument, detail: Detail) {
@@ -55,17 +55,9 @@ fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
         "\n{name} of {} x {} tokens, context {}\n",
         phase.sequences, phase.queries, phase.keys
     );
-    let head = [
-        ("layers", Align::Right),
-        ("kind", Align::Left),
-        ("time of one", Align::Right),
-        ("bound", Align::Right),
-        ("links", Align::Right),
-        ("launches", Align::Right),
-        ("MFU", Align::Right),
-        ("weights", Align::Right),
-    ];
-    let mut table = TextTable::new(&head);
+    let mut table = TextTable::new(
+        "layers: | kind | time of one: | bound: | links: | launches: | MFU: | weights:",
+    );
     for layer in &phase.layers {
         table.add_row([
             layer.count.to_string(),
@@ -84,12 +76,7 @@ fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
     }
     for layer in &phase.layers {
         text += &format!("\n  {}\n", layer.name);
-        let mut table = TextTable::new(&[
-            ("part", Align::Left),
-            ("time", Align::Right),
-            ("bound", Align::Right),
-            ("limited by", Align::Left),
-        ]);
+        let mut table = TextTable::new("part | time: | bound: | limited by");
         for part in &layer.parts {
             table.add_row([
                 part.name.to_owned(),
@@ -104,15 +91,8 @@ fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
 }
 
 fn stages(app: &App, document: &LlmDocument) -> String {
-    let mut table = TextTable::new(&[
-        ("stage", Align::Right),
-        ("layers", Align::Left),
-        ("weights", Align::Right),
-        ("KV cache", Align::Right),
-        ("activations", Align::Right),
-        ("in HBM", Align::Right),
-        ("of", Align::Right),
-    ]);
+    let mut table =
+        TextTable::new("stage: | layers | weights: | KV cache: | activations: | in HBM: | of:");
     for (at, stage) in document.stages.iter().enumerate() {
         table.add_row([
             at.to_string(),
@@ -139,18 +119,10 @@ fn cells(serving: &Serving) -> [String; 6] {
     ]
 }
 
-const SERVING: [(&str, Align); 6] = [
-    ("TTFT", Align::Right),
-    ("TPOT", Align::Right),
-    ("its bound", Align::Right),
-    ("with prefills", Align::Right),
-    ("tokens/s", Align::Right),
-    ("a GPU", Align::Right),
-];
+const SERVING: &str = "TTFT: | TPOT: | its bound: | with prefills: | tokens/s: | a GPU:";
 
 fn points(app: &App, document: &LlmDocument) -> String {
-    let head = [&[("requests", Align::Right)][..], &SERVING, &[("", Align::Left)]].concat();
-    let mut table = TextTable::new(&head);
+    let mut table = TextTable::new(&format!("requests: | {SERVING} | "));
     for point in &document.points {
         let requests = point.concurrency.to_string();
         match &point.serving {
@@ -172,8 +144,7 @@ fn suggestions(app: &App, document: &LlmDocument) -> String {
     if document.suggestions.is_empty() {
         return String::new();
     }
-    let head = [&[("way", Align::Left)][..], &SERVING].concat();
-    let mut table = TextTable::new(&head);
+    let mut table = TextTable::new(&format!("way | {SERVING}"));
     let mut ruled_out = String::new();
     for suggestion in &document.suggestions {
         let way = spread(&suggestion.parallelism);

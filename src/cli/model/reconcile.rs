@@ -21,7 +21,7 @@ use super::{gpu, llm, steps};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::by_number;
-use rgpu_report::{Align, TextTable, percent};
+use rgpu_report::{TextTable, percent};
 
 /// Compare predictions with measured rows
 #[derive(Args, Clone, Debug)]
@@ -220,16 +220,8 @@ impl Predictor<'_> {
 fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
     let calibrated = pairs.iter().filter(|pair| pair.is_calibrated).count();
     app.print(&format!("{} comparisons, {calibrated} of them calibrated\n\n", pairs.len()));
-    const ERRORS: [(&str, Align); 5] = [
-        ("rows", Align::Right),
-        ("mean", Align::Right),
-        ("median", Align::Right),
-        ("90 %", Align::Right),
-        ("bias", Align::Right),
-    ];
-    let mut table = TextTable::new(
-        &[&[("error", Align::Left)][..], &ERRORS, &[("share of bound", Align::Right)]].concat(),
-    );
+    const ERRORS: &str = "rows: | mean: | median: | 90 %: | bias:";
+    let mut table = TextTable::new(&format!("error | {ERRORS} | share of bound:"));
     for (quantity, errors) in &summary.by_quantity {
         let share = summary.share_of_bound.get(quantity).copied().unwrap_or_default();
         let row = std::iter::once((*quantity).to_owned()).chain(error_cells(errors));
@@ -239,7 +231,7 @@ fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
     if let Some(table) = steps::table(pairs) {
         app.print(&format!("\n{}", table.fitted(app.columns(), 0)));
     }
-    let mut table = TextTable::new(&[&[("where", Align::Left)][..], &ERRORS].concat());
+    let mut table = TextTable::new(&format!("where | {ERRORS}"));
     for pattern in summary.patterns.iter().take(SHOWN_PATTERNS) {
         let place = format!("{} {}", pattern.axis, pattern.value);
         table.add_row(std::iter::once(place).chain(error_cells(&pattern.errors)));
@@ -247,7 +239,7 @@ fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
     if !table.is_empty() {
         app.print(&format!("\nworst first\n{}", table.fitted(app.columns(), 0)));
     }
-    let mut table = TextTable::new(&[&[("month", Align::Left)][..], &ERRORS].concat());
+    let mut table = TextTable::new(&format!("month | {ERRORS}"));
     for month in &summary.trend {
         table.add_row(std::iter::once(month.value.clone()).chain(error_cells(&month.errors)));
     }

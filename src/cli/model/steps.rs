@@ -3,24 +3,17 @@
 use rgpu_predict::measurement::MeasurementKind;
 use rgpu_predict::reconcile::Pair;
 
-use rgpu_report::{Align, TextTable, duration, percent};
+use rgpu_report::{TextTable, duration, percent};
 
 /// The number of steps that the text shows.
 const MAX_SHOWN_STEPS: usize = 100;
 
 /// Each step with its error. `None` if there are no steps.
 pub(super) fn table(pairs: &[Pair]) -> Option<TextTable> {
-    let mut table = TextTable::new(&[
-        ("model", Align::Left),
-        ("step", Align::Left),
-        ("sequences", Align::Right),
-        ("context", Align::Right),
-        ("measured", Align::Right),
-        ("predicted", Align::Right),
-        ("error", Align::Right),
-        ("launches", Align::Right),
-        ("counted", Align::Right),
-    ]);
+    let mut table = TextTable::new(
+        "model | step | sequences: | context: | measured: | predicted: | error: | launches: | \
+         counted:",
+    );
     let is_step = |pair: &&Pair| pair.row.kind == MeasurementKind::Step;
     for pair in pairs.iter().filter(is_step).take(MAX_SHOWN_STEPS) {
         let row = &pair.row;

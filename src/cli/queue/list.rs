@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::entry_text::{seconds_text, silence_text};
 use rgpu_model::error::Result;
-use rgpu_report::{Align, TextTable, one_line};
+use rgpu_report::{TextTable, one_line};
 use rgpu_work::queue::{Entry, EntryState, Queue, QueueDocument};
 
 /// Which entries are listed.
@@ -73,18 +73,9 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
 }
 
 pub(super) fn table(app: &App, entries: &[Entry]) -> String {
-    let mut table = TextTable::new(&[
-        ("id", Align::Right),
-        ("state", Align::Left),
-        ("try", Align::Right),
-        ("time", Align::Right),
-        ("prio", Align::Right),
-        // Numbers, which are named where the table is too narrow.
-        ("after", Align::Right),
-        ("needs", Align::Left),
-        ("tags", Align::Left),
-        ("name", Align::Left),
-    ]);
+    // `after` has numbers, which are named where the table is too narrow.
+    let mut table =
+        TextTable::new("id: | state | try: | time: | prio: | after: | needs | tags | name");
     for entry in entries {
         table.add_row([
             entry.id.to_string(),

@@ -10,7 +10,7 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::session;
 use rgpu_model::error::Result;
 use rgpu_remote::{Price, RemoteSpec};
-use rgpu_report::{Align, TextTable};
+use rgpu_report::TextTable;
 use rgpu_run::config::Config;
 
 /// A state with less room than this, in characters, goes below the table.
@@ -54,12 +54,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
         return Ok(0);
     }
     // A platform's state may be long, so it gives way to the other columns.
-    let mut table = TextTable::new(&[
-        ("  remote", Align::Left),
-        ("address", Align::Left),
-        ("GPUs (last seen)", Align::Left),
-        ("state", Align::Left),
-    ]);
+    let mut table = TextTable::new("  remote | address | GPUs (last seen) | state");
     if !document.remotes.iter().any(|line| line.default) {
         app.print_note(&format!(
             "the default remote is `{}`, by {}",

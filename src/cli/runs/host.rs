@@ -22,7 +22,7 @@ use super::{AttachArgs, outcome_word};
 use rgpu_model::error::{Exit, Failure, Result, indent_continuation};
 use rgpu_model::number_form::counted;
 use rgpu_remote::{HostJobs, HostLink, HostRequest, OnRemote};
-use rgpu_report::{Align, TextTable, age, bytes, one_line};
+use rgpu_report::{TextTable, age, bytes, one_line};
 use rgpu_run::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 
 /// Limits a run's plans: each may have 1 MiB.
@@ -92,14 +92,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         return Ok(0);
     }
     let fetched = fetched_jobs(runs)?;
-    let mut table = TextTable::new(&[
-        ("job", Align::Left),
-        ("title", Align::Left),
-        ("state", Align::Left),
-        ("since", Align::Right),
-        ("fetched", Align::Left),
-        ("size", Align::Right),
-    ]);
+    let mut table = TextTable::new("job | title | state | since: | fetched | size:");
     for job in &jobs {
         let since = job.ended_ms.unwrap_or(job.started_ms);
         table.add_row([

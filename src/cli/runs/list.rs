@@ -7,7 +7,7 @@ use super::super::support::app::{App, Status};
 use super::{ListArgs, cost_text, state_text};
 use crate::dashboard::RunSummary;
 use rgpu_model::error::Result;
-use rgpu_report::{Align, TextTable, bytes, duration, timestamp};
+use rgpu_report::{TextTable, bytes, duration, timestamp};
 use rgpu_run::store::{RunFolder, RunLine, RunRecord, RunState, Runs, StoreError};
 
 /// A note with less room than this, in characters, goes below the table.
@@ -82,21 +82,10 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         app.print_note(&format!("no runs in {}", runs.root().display()));
         return Ok(0);
     }
-    let mut table = TextTable::new(&[
-        ("run", Align::Left),
-        ("reason", Align::Left),
-        ("title", Align::Left),
-        ("started", Align::Left),
-        ("remote", Align::Left),
-        ("GPU", Align::Left),
-        ("state", Align::Left),
-        ("kernel time", Align::Right),
-        ("verdict", Align::Left),
-        ("time", Align::Right),
-        ("cost", Align::Right),
-        ("size", Align::Right),
-        ("note", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "run | reason | title | started | remote | GPU | state | kernel time: | verdict | time: | \
+         cost: | size: | note",
+    );
     for line in lines {
         let (size, folder) = (line.bytes, line.folder.clone());
         let listed = ListedRun::new(line);

@@ -2,7 +2,7 @@
 
 use rgpu_protocol::HostFacts;
 
-use rgpu_report::{Align, TextTable, one_line, wrap};
+use rgpu_report::{TextTable, one_line, wrap};
 
 /// The facts of a host in a few lines of `width` columns.
 pub(in crate::cli) fn host_text(
@@ -41,8 +41,7 @@ pub(in crate::cli) fn host_text(
         }
         None => out += "  driver     none: no GPU work can run there\n",
     }
-    let mut grid =
-        TextTable::new(&[("tool", Align::Left), ("version", Align::Left), ("path", Align::Left)]);
+    let mut grid = TextTable::new("tool | version | path");
     for tool in &facts.tools {
         grid.add_row([clean(&tool.name), clean(&tool.version), clean(&tool.path)]);
         for problem in &tool.problems {

@@ -41,3 +41,55 @@ impl Value {
         }
     }
 }
+
+/// A share of a peak that every report shows of a launch.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MainMetric {
+    /// NVIDIA's names. Of a launch the first that it has is shown.
+    pub ids: &'static [&'static str],
+    /// The head of its column.
+    pub head: &'static str,
+    /// Its name beside a single number.
+    pub name: &'static str,
+    /// What it is a share of.
+    pub of: &'static str,
+}
+
+/// How busy the SMs are.
+pub const SM_THROUGHPUT: MainMetric = MainMetric {
+    ids: &["sm__throughput.avg.pct_of_peak_sustained_elapsed"],
+    head: "SM %",
+    name: "Compute (SM)",
+    of: "of peak",
+};
+
+/// How busy the busiest part of the memory is.
+pub const MEMORY_THROUGHPUT: MainMetric = MainMetric {
+    ids: &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"],
+    head: "mem %",
+    name: "Memory",
+    of: "of peak",
+};
+
+/// How busy the DRAM is.
+pub const DRAM_THROUGHPUT: MainMetric = MainMetric {
+    ids: &[
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    ],
+    head: "DRAM %",
+    name: "DRAM",
+    of: "of peak",
+};
+
+/// The warps that were active, of those that an SM can hold.
+pub const OCCUPANCY: MainMetric = MainMetric {
+    ids: &["sm__warps_active.avg.pct_of_peak_sustained_active"],
+    head: "occ %",
+    name: "Achieved occupancy",
+    of: "of the SM's warps",
+};
+
+/// All of them, in the order of reports.
+pub const MAIN_METRICS: [MainMetric; 4] =
+    [SM_THROUGHPUT, MEMORY_THROUGHPUT, DRAM_THROUGHPUT, OCCUPANCY];

@@ -47,7 +47,7 @@ pub use quantity::{
     age, amount, bytes, cost, duration, per_second, percent, time_span, timestamp, usd,
 };
 pub use text::{cut_end, one_line, wrap};
-pub use text_table::{Align, TextTable};
+pub use text_table::TextTable;
 
 /// The output style of a report.
 #[derive(Clone, Copy, Debug)]

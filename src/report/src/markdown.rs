@@ -10,7 +10,7 @@ mod stakeholder;
 
 use super::kernel_name::KernelLabels;
 use super::text::one_line;
-use super::{Align, Document, ReportInput, Style, TextTable};
+use super::{Document, ReportInput, Style, TextTable};
 
 /// `report.md`, `kernels.md`, `operators.md`, `stakeholder_summary.md`.
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {

@@ -1,8 +1,8 @@
 //! The ranks of a program as tables, for the terminal and for Markdown.
 
+use super::TextTable;
 use super::quantity::{bytes, duration, per_second, percent};
 use super::region_rows::short_region;
-use super::{Align, TextTable};
 use rgpu_model::ranks::{ClockSource, RankClock, RankTime, Ranks};
 
 /// Most rows of a table.
@@ -58,18 +58,9 @@ pub(super) fn left_out(ranks: &Ranks) -> Option<String> {
 
 /// How each rank spent its time, as shares of its span.
 pub(super) fn times(ranks: &Ranks) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("rank", Align::Right),
-        ("GPU", Align::Right),
-        ("span", Align::Right),
-        ("compute", Align::Right),
-        ("exposed", Align::Right),
-        ("overlap", Align::Right),
-        ("copies", Align::Right),
-        ("idle", Align::Right),
-        ("waited", Align::Right),
-        ("last", Align::Right),
-    ]);
+    let mut table = TextTable::new(
+        "rank: | GPU: | span: | compute: | exposed: | overlap: | copies: | idle: | waited: | last:",
+    );
     let first = ranks.ranks.first().and_then(|rank| rank.location.host.as_ref());
     let several = ranks.ranks.iter().any(|rank| rank.location.host.as_ref() != first);
     for rank in shown(ranks) {
@@ -93,13 +84,7 @@ pub(super) fn times(ranks: &Ranks) -> TextTable {
 
 /// The causes of idle time of each rank, as durations.
 pub(super) fn idle(ranks: &Ranks) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("rank", Align::Right),
-        ("host late", Align::Right),
-        ("launch", Align::Right),
-        ("waits for a rank", Align::Right),
-        ("other", Align::Right),
-    ]);
+    let mut table = TextTable::new("rank: | host late: | launch: | waits for a rank: | other:");
     for rank in shown(ranks) {
         let of_cause = |cause: &str| {
             let found = rank.idle.iter().find(|idle| idle.cause.as_str() == cause);
@@ -115,17 +100,9 @@ pub(super) fn idle(ranks: &Ranks) -> TextTable {
 
 /// Matched collectives with their rates.
 pub(super) fn collectives(ranks: &Ranks) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("collective", Align::Left),
-        ("ranks", Align::Right),
-        ("size", Align::Right),
-        ("calls", Align::Right),
-        ("median", Align::Right),
-        ("algo", Align::Right),
-        ("bus", Align::Right),
-        ("link", Align::Right),
-        ("waited", Align::Right),
-    ]);
+    let mut table = TextTable::new(
+        "collective | ranks: | size: | calls: | median: | algo: | bus: | link: | waited:",
+    );
     for sum in ranks.collectives.iter().take(MAX_ROWS) {
         let rate = |rate: Option<f64>| rate.map(|rate| per_second(rate, "B")).unwrap_or_default();
         table.add_row([
@@ -145,14 +122,7 @@ pub(super) fn collectives(ranks: &Ranks) -> TextTable {
 
 /// The calls that waited longest for their last rank.
 pub(super) fn waits(ranks: &Ranks) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("collective", Align::Left),
-        ("call", Align::Right),
-        ("last rank", Align::Right),
-        ("late by", Align::Right),
-        ("cause", Align::Left),
-        ("region", Align::Left),
-    ]);
+    let mut table = TextTable::new("collective | call: | last rank: | late by: | cause | region");
     for wait in ranks.waits.iter().take(MAX_WAITS) {
         table.add_row([
             wait.operation.replace('_', "-"),

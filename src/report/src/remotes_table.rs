@@ -5,7 +5,7 @@
 
 use super::quantity::{duration, usd};
 use super::text::wrap;
-use super::{Align, Style, TextTable};
+use super::{Style, TextTable};
 use rgpu_model::RungId;
 use rgpu_model::fan_out::{FanOut, FanOutRow};
 
@@ -78,19 +78,9 @@ fn failure(row: &FanOutRow) -> String {
 
 /// One row per remote. The rung is the tool and options that produced the result.
 fn rows(fan_out: &FanOut) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("remote", Align::Left),
-        ("GPU", Align::Left),
-        ("time", Align::Right),
-        ("×", Align::Right),
-        ("SM %", Align::Right),
-        ("mem %", Align::Right),
-        ("occ %", Align::Right),
-        ("results", Align::Left),
-        ("cost", Align::Right),
-        ("rung", Align::Left),
-        ("bound by", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "remote | GPU | time: | ×: | SM %: | mem %: | occ %: | results | cost: | rung | bound by",
+    );
     let percent = |x: Option<f64>| x.map(|x| format!("{x:.1}")).unwrap_or_default();
     for row in &fan_out.remotes {
         // Without a rung the column shows the state.
@@ -124,11 +114,8 @@ fn cases(fan_out: &FanOut) -> TextTable {
     }
     let timed: Vec<&FanOutRow> =
         fan_out.remotes.iter().filter(|row| !row.cases.is_empty()).collect();
-    let head: Vec<(&str, Align)> = [("case", Align::Left)]
-        .into_iter()
-        .chain(timed.iter().map(|row| (row.remote.as_str(), Align::Right)))
-        .collect();
-    let mut table = TextTable::new(&head);
+    let mut table = TextTable::new("case");
+    timed.iter().for_each(|row| table.add_number_column(&row.remote));
     if names.len() < 2 {
         return table;
     }

@@ -6,12 +6,10 @@ use comfy_table::{
 
 use rgpu_model::error::is_line_break;
 
-/// The alignment of a column.
+/// The alignment of a column: texts at the left, numbers at the right, so that their digits line up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// At the left, for texts.
+enum Align {
     Left,
-    /// At the right, for numbers, so that their digits line up.
     Right,
 }
 
@@ -23,9 +21,19 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// A table with these columns.
-    pub fn new(head: &[(&str, Align)]) -> Self {
-        Self { head: head.iter().map(|(n, a)| ((*n).to_owned(), *a)).collect(), rows: Vec::new() }
+    /// A table with the columns of `head`: `kernel | launches: | total:`. A column of numbers ends
+    /// in a colon, as in Markdown.
+    pub fn new(head: &str) -> Self {
+        let column = |name: &str| match name.strip_suffix(':') {
+            Some(name) => (name.to_owned(), Align::Right),
+            None => (name.to_owned(), Align::Left),
+        };
+        Self { head: head.split(" | ").map(column).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a column of numbers whose name is foreign.
+    pub fn add_number_column(&mut self, name: &str) {
+        self.head.push((name.to_owned(), Align::Right));
     }
 
     /// Adds a row; missing cells are empty, surplus ones dropped. A cell is one line, so
@@ -235,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_foreign_text_does_not_begin_a_line() {
-        let mut table = TextTable::new(&[("run", Align::Left), ("what", Align::Left)]);
+        let mut table = TextTable::new("run | what");
         table.add_row(["a\nhelp: a lie".to_owned(), "x\r\u{2028}error: b".to_owned()]);
         let tables = [table.plain(80, 0), table.fitted(40, 0), table.stacked(40), table.markdown()];
         for table in tables {
@@ -244,11 +252,7 @@ mod tests {
     }
 
     fn sample() -> TextTable {
-        let mut table = TextTable::new(&[
-            ("kernel", Align::Left),
-            ("time", Align::Right),
-            ("note", Align::Left),
-        ]);
+        let mut table = TextTable::new("kernel | time: | note");
         table.add_row(["vecadd".into(), "59.7 µs".into()]);
         table.add_row(["a|b".into(), "1.20 ms".into()]);
         table
@@ -303,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_long_sentence_widens_no_other_row() {
-        let mut table = TextTable::new(&[("remote", Align::Left), ("state", Align::Left)]);
+        let mut table = TextTable::new("remote | state");
         table.add_row(["h200".into(), "running".into()]);
         table.add_row([
             "w200".into(),

@@ -174,7 +174,7 @@ pub(super) fn resources(
     };
     let metric = |l: &Launch, id: &str| l.number(id);
     let theoretical = "sm__maximum_warps_per_active_cycle_pct";
-    let achieved = "sm__warps_active.avg.pct_of_peak_sustained_active";
+    let achieved = rgpu_model::metric::OCCUPANCY.ids[0];
     let neither = BetterDirection::Neither;
     [
         (

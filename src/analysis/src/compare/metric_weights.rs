@@ -6,6 +6,7 @@
 //! waste: an L1 that is busy with bank conflicts is not better. Metric names vary with the
 //! architecture; the first candidate that both launches have is used.
 
+use crate::concept::{DRAM_THROUGHPUT, MEMORY_THROUGHPUT, OCCUPANCY_ACHIEVED, SM_THROUGHPUT};
 use rgpu_model::Launch;
 
 /// The better direction of a number.
@@ -203,17 +204,14 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
     ),
     line(
         "DRAM throughput",
-        NumberSource::Metric(&[
-            "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-            "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-        ]),
+        NumberSource::Metric(DRAM_THROUGHPUT),
         NumberForm::Percent,
         BetterDirection::Higher,
         0.45,
     ),
     line(
         "SM throughput",
-        NumberSource::Metric(&["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
+        NumberSource::Metric(SM_THROUGHPUT),
         NumberForm::Percent,
         BetterDirection::Higher,
         0.4,
@@ -227,14 +225,14 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
     ),
     line(
         "achieved occupancy",
-        NumberSource::Metric(&["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+        NumberSource::Metric(OCCUPANCY_ACHIEVED),
         NumberForm::Percent,
         BetterDirection::Higher,
         0.35,
     ),
     line(
         "memory throughput",
-        NumberSource::Metric(&["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
+        NumberSource::Metric(MEMORY_THROUGHPUT),
         NumberForm::Percent,
         BetterDirection::Neither,
         0.3,

@@ -13,7 +13,7 @@ use rgpu_protocol::probe::GpuFacts;
 use super::{ViewState, draw_message};
 use crate::cli::top::data::TopData;
 use crate::dashboard::{HealthLevel, HostState, RunningRun};
-use rgpu_report::{Align, TextTable, age, bytes, cut_end, one_line};
+use rgpu_report::{TextTable, age, bytes, cut_end, one_line};
 use rgpu_work::queue::EntryState;
 
 /// The columns of hosts that a narrow terminal lacks, the least important first.
@@ -115,19 +115,9 @@ fn table_lines(table: &TextTable, width: usize, colors: &[Color]) -> Vec<Line<'s
 }
 
 fn host_lines(data: &TopData, width: usize) -> Vec<Line<'static>> {
-    let mut table = TextTable::new(&[
-        ("host", Align::Left),
-        ("address", Align::Left),
-        ("GPU", Align::Left),
-        ("name", Align::Left),
-        ("memory", Align::Right),
-        ("driver", Align::Left),
-        ("CUDA", Align::Left),
-        ("seen", Align::Right),
-        ("runs", Align::Right),
-        ("waiting", Align::Right),
-        ("health", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "host | address | GPU | name | memory: | driver | CUDA | seen: | runs: | waiting: | health",
+    );
     let mut colors = Vec::new();
     for host in &data.hosts {
         let facts = host.facts.as_ref();
@@ -218,13 +208,7 @@ fn health(host: &HostState, data: &TopData) -> String {
 }
 
 fn run_lines(data: &TopData, width: usize) -> Vec<Line<'static>> {
-    let mut table = TextTable::new(&[
-        ("run", Align::Left),
-        ("title", Align::Left),
-        ("remote", Align::Left),
-        ("since", Align::Right),
-        ("phase", Align::Left),
-    ]);
+    let mut table = TextTable::new("run | title | remote | since: | phase");
     let mut colors = Vec::new();
     for RunningRun { run, phase, followed_by, .. } in &data.running {
         table.add_row([

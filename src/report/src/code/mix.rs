@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::{Align, TextTable};
+use crate::TextTable;
 use rgpu_model::code::{CodeImage, CodeKernel};
 
 /// The instruction classes of each kernel, most frequent first, with the instructions in each.
@@ -20,12 +20,7 @@ pub fn mix(image: &CodeImage, width: usize, class_of: &dyn Fn(&str) -> String) -
 }
 
 fn table(kernel: &CodeKernel, all: u64, class_of: &dyn Fn(&str) -> String) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("class", Align::Left),
-        ("count", Align::Right),
-        ("share", Align::Right),
-        ("instructions", Align::Left),
-    ]);
+    let mut table = TextTable::new("class | count: | share: | instructions");
     let mut names: BTreeMap<String, Vec<(&String, u64)>> = BTreeMap::new();
     for (name, count) in &kernel.mnemonics {
         names.entry(class_of(name)).or_default().push((name, *count));

@@ -6,7 +6,7 @@ use super::words::{
 };
 use crate::markdown::{plain, sentence};
 use crate::quantity::duration;
-use crate::{Align, KernelNames, TextTable};
+use crate::{KernelNames, TextTable};
 use rgpu_model::comparison::{Comparison, KernelChange, Unmatched};
 
 /// Renders a comparison as Markdown. Sections without data say why.
@@ -54,15 +54,7 @@ fn put(out: &mut String, table: TextTable, empty: &str) {
 
 fn sides(out: &mut String, c: &Comparison) {
     *out += "## Sides\n\n";
-    let mut table = TextTable::new(&[
-        ("side", Align::Left),
-        ("name", Align::Left),
-        ("kernel", Align::Left),
-        ("mode", Align::Left),
-        ("rung", Align::Left),
-        ("GPU", Align::Left),
-        ("results", Align::Left),
-    ]);
+    let mut table = TextTable::new("side | name | kernel | mode | rung | GPU | results");
     for (label, side) in [("a", &c.a), ("b", &c.b)] {
         table.add_row([
             label.to_owned(),
@@ -86,15 +78,8 @@ fn sides(out: &mut String, c: &Comparison) {
 
 fn times(out: &mut String, c: &Comparison) {
     *out += "## Times\n\n";
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("a", Align::Right),
-        ("b", Align::Right),
-        ("speedup", Align::Right),
-        ("95 % interval", Align::Right),
-        ("rounds", Align::Right),
-        ("verdict", Align::Left),
-    ]);
+    let mut table =
+        TextTable::new("case | a: | b: | speedup: | 95 % interval: | rounds: | verdict");
     for case in &c.cases {
         let t = &case.time;
         table.add_row([
@@ -128,14 +113,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
         *out += &format!("- {}: {} → {}\n", r.label, value(r.a, &r.unit), value(r.b, &r.unit));
     }
     out.push('\n');
-    let mut table = TextTable::new(&[
-        ("metric", Align::Left),
-        ("a", Align::Right),
-        ("b", Align::Right),
-        ("change", Align::Right),
-        ("so", Align::Left),
-        ("id", Align::Left),
-    ]);
+    let mut table = TextTable::new("metric | a: | b: | change: | so | id");
     for m in k.metrics.iter().take(MAX_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
         table.add_row([plain(&m.label), a, b, change(m), effect(m), plain(&m.metric)]);
@@ -148,12 +126,7 @@ fn unmatched(out: &mut String, c: &Comparison) {
         return;
     }
     *out += "## Kernels of one side alone\n\n";
-    let mut table = TextTable::new(&[
-        ("side", Align::Left),
-        ("kernel", Align::Left),
-        ("launches", Align::Right),
-        ("total", Align::Right),
-    ]);
+    let mut table = TextTable::new("side | kernel | launches: | total:");
     let mut rows = |label: &str, list: &[Unmatched]| {
         for kernel in list {
             let total = kernel.total_ns.map(duration).unwrap_or_default();
@@ -168,14 +141,9 @@ fn unmatched(out: &mut String, c: &Comparison) {
 
 fn regions(out: &mut String, c: &Comparison) {
     *out += "## Regions\n\n";
-    let mut table = TextTable::new(&[
-        ("region", Align::Left),
-        ("GPU time a", Align::Right),
-        ("GPU time b", Align::Right),
-        ("launches", Align::Right),
-        ("host time a", Align::Right),
-        ("host time b", Align::Right),
-    ]);
+    let mut table = TextTable::new(
+        "region | GPU time a: | GPU time b: | launches: | host time a: | host time b:",
+    );
     for r in &c.regions {
         let cells = |pair: Option<[u64; 2]>| {
             pair.map_or([String::new(), String::new()], |ns| ns.map(|ns| duration(ns as f64)))

@@ -7,7 +7,7 @@ use super::words::{
 use crate::quantity::duration;
 use crate::region_rows::short_region;
 use crate::text::wrap;
-use crate::{Align, Style, TextTable};
+use crate::{Style, TextTable};
 use rgpu_model::comparison::TimeSource;
 use rgpu_model::comparison::{Comparison, KernelChange, TimeChange, Unmatched};
 
@@ -61,14 +61,7 @@ fn hang(out: &mut String, lead: &str, text: &str, style: &Style) {
 }
 
 fn sides(out: &mut String, c: &Comparison, style: &Style) {
-    let mut table = TextTable::new(&[
-        ("", Align::Left),
-        ("kernel", Align::Left),
-        ("mode", Align::Left),
-        ("rung", Align::Left),
-        ("results", Align::Left),
-        ("name", Align::Left),
-    ]);
+    let mut table = TextTable::new(" | kernel | mode | rung | results | name");
     for (label, side) in [("a", &c.a), ("b", &c.b)] {
         table.add_row([
             label.to_owned(),
@@ -86,14 +79,7 @@ fn times(out: &mut String, c: &Comparison, style: &Style) {
     if c.cases.is_empty() {
         return;
     }
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("a", Align::Right),
-        ("b", Align::Right),
-        ("speedup", Align::Right),
-        ("95 % interval", Align::Right),
-        ("verdict", Align::Left),
-    ]);
+    let mut table = TextTable::new("case | a: | b: | speedup: | 95 % interval: | verdict");
     for case in &c.cases {
         table.add_row(time_cells(case.name.clone(), &case.time));
     }
@@ -157,13 +143,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     if !resources.is_empty() {
         hang(out, "    resources   ", &resources.join(", "), style);
     }
-    let mut table = TextTable::new(&[
-        ("metric", Align::Left),
-        ("a", Align::Right),
-        ("b", Align::Right),
-        ("change", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table = TextTable::new("metric | a: | b: | change: | ");
     for m in k.metrics.iter().take(MAX_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
         table.add_row([m.label.clone(), a, b, change(m), effect(m)]);
@@ -178,11 +158,7 @@ fn unmatched(out: &mut String, title: &str, list: &[Unmatched], style: &Style) {
     if list.is_empty() {
         return;
     }
-    let mut table = TextTable::new(&[
-        (title, Align::Left),
-        ("launches", Align::Right),
-        ("total", Align::Right),
-    ]);
+    let mut table = TextTable::new(&format!("{title} | launches: | total:"));
     let names = style.names.distinct(list.iter().map(|kernel| kernel.kernel.as_str()));
     for (kernel, name) in list.iter().zip(names) {
         table.add_row([
@@ -195,12 +171,7 @@ fn unmatched(out: &mut String, title: &str, list: &[Unmatched], style: &Style) {
 }
 
 fn regions(out: &mut String, c: &Comparison, style: &Style) {
-    let mut table = TextTable::new(&[
-        ("region", Align::Left),
-        ("GPU time a", Align::Right),
-        ("GPU time b", Align::Right),
-        ("speedup", Align::Right),
-    ]);
+    let mut table = TextTable::new("region | GPU time a: | GPU time b: | speedup:");
     for region in c.regions.iter().filter(|r| r.gpu_ns.is_some_and(|ns| ns != [0, 0])) {
         let [a, b] = region.gpu_ns.unwrap_or_default().map(|ns| ns as f64);
         let speedup = match region.launches {

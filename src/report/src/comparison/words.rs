@@ -2,7 +2,7 @@
 //! each, and the table of ranks.
 
 use crate::quantity::{bytes, digits, duration, per_second, percent};
-use crate::{Align, KernelNames, TextTable};
+use crate::{KernelNames, TextTable};
 use rgpu_model::Comparison;
 use rgpu_model::comparison::{ChangeEffect, JoinedBy};
 use rgpu_model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
@@ -110,15 +110,7 @@ pub(super) fn effect(m: &MetricChange) -> String {
 /// The times of each rank on both sides, as `a → b`; [`rgpu_model::ranks::RankTime`] says what
 /// each column means.
 pub(super) fn rank_changes(c: &Comparison) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("rank", Align::Left),
-        ("span", Align::Right),
-        ("compute", Align::Right),
-        ("exposed", Align::Right),
-        ("idle", Align::Right),
-        ("waited", Align::Right),
-        ("late", Align::Right),
-    ]);
+    let mut table = TextTable::new("rank | span: | compute: | exposed: | idle: | waited: | late:");
     for rank in &c.ranks {
         let pair = |[a, b]: [u64; 2]| match (a, b) {
             (0, 0) => String::new(),

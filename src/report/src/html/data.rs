@@ -22,6 +22,7 @@ use rgpu_model::finding::KernelVerdict;
 use rgpu_model::hotspots::LaunchSpots;
 use rgpu_model::launch::{MetricSeries, Roof, RuleMessage, StallReason};
 use rgpu_model::memory::MemoryUse;
+use rgpu_model::metric::{MAIN_METRICS, MainMetric};
 use rgpu_model::number_form::by_number;
 use rgpu_model::profile::{
     CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing,
@@ -83,6 +84,8 @@ pub(super) struct Page<'a> {
     bound: &'a [BoundShare],
     geometric_mean: Option<&'a GeometricMean>,
     launches: Vec<PageLaunch<'a>>,
+    /// The metrics that have a tile each.
+    main_metrics: [MainMetric; 4],
     /// What the stall reasons on the page say of a warp.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     stall_meanings: BTreeMap<&'a str, String>,
@@ -263,6 +266,7 @@ impl<'a> Page<'a> {
             speed_of_light: &profile.speed_of_light,
             bound: &profile.bound,
             geometric_mean: profile.geometric_mean.as_ref(),
+            main_metrics: MAIN_METRICS,
             launches: launches
                 .iter()
                 .map(|launch| PageLaunch::new(launch, metrics.rows.contains_key(&launch.id)))

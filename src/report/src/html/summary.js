@@ -46,15 +46,9 @@ function tiles() {
   const launch = current();
   if (launch && launch.detailed) {
     if (launch.duration_ns !== undefined) list.push(tile(page.launches.length > 1 ? `Launch #${launch.id} ${short(launch.kernel)}` : "This launch", duration(launch.duration_ns), "under the tool's clocks"));
-    const shares = [
-      ["Compute (SM)", "sm__throughput.avg.pct_of_peak_sustained_elapsed"],
-      ["Memory", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"],
-      ["DRAM", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "dram__throughput.avg.pct_of_peak_sustained_elapsed"],
-      ["Achieved occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active"],
-    ];
-    for (const [label, ...ids] of shares) {
-      const x = number(launch, ...ids);
-      if (x !== undefined) list.push(tile(label, percent(x), label === "Achieved occupancy" ? "of the SM's warps" : "of peak", x / 100));
+    for (const main of page.main_metrics) {
+      const x = number(launch, ...main.ids);
+      if (x !== undefined) list.push(tile(main.name, percent(x), main.of, x / 100));
     }
   }
   if (page.correctness) {

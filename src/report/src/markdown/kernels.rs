@@ -1,6 +1,6 @@
 //! `kernels.md`: kernels by GPU time, longest first, and the full names of those that are shortened.
 
-use super::{Align, KernelLabels, TextTable, plain, section};
+use super::{KernelLabels, TextTable, plain, section};
 use crate::kernel_sums::set_up_cell;
 use crate::quantity::duration;
 use rgpu_model::Profile;
@@ -29,14 +29,7 @@ pub(super) const NO_KERNELS_NOTE: &str = "This rung records no kernels.";
 
 /// A table of the first `max` kernels.
 pub(super) fn table(profile: &Profile, names: &KernelLabels<'_>, max: usize) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("kernel", Align::Left),
-        ("device", Align::Left),
-        ("total", Align::Right),
-        ("of it set-up", Align::Right),
-        ("calls", Align::Right),
-        ("mean", Align::Right),
-    ]);
+    let mut table = TextTable::new("kernel | device | total: | of it set-up: | calls: | mean:");
     let device = plain(profile.device.as_deref().unwrap_or("unknown"));
     for k in profile.kernels.iter().take(max) {
         table.add_row([

@@ -1,6 +1,6 @@
 //! `operators.md`: operators of a framework with the kernels that they launched.
 
-use super::{Align, KernelLabels, TextTable, plain, section};
+use super::{KernelLabels, TextTable, plain, section};
 use crate::quantity::{duration, per_second};
 use crate::terminal::head::{memory_text, model_text};
 use crate::terminal::stages;
@@ -37,17 +37,10 @@ pub(super) const NO_OPERATORS_NOTE: &str =
 
 /// A table of the first `max` operators.
 pub(super) fn table(profile: &Profile, names: &KernelLabels<'_>, max: usize) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("operator", Align::Left),
-        ("calls", Align::Right),
-        ("GPU", Align::Right),
-        ("own GPU", Align::Right),
-        ("rate", Align::Right),
-        ("host", Align::Right),
-        ("own host", Align::Right),
-        ("longest kernel", Align::Left),
-        ("called in", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "operator | calls: | GPU: | own GPU: | rate: | host: | own host: | longest kernel | \
+         called in",
+    );
     let time = |ns: u64| duration(ns as f64);
     for o in profile.operators.iter().take(max) {
         table.add_row([

@@ -1,6 +1,6 @@
 //! `report.md` of the run folder: the same facts as on the terminal.
 
-use super::{Align, KernelLabels, TextTable, plain, section, sentence};
+use super::{KernelLabels, TextTable, plain, section, sentence};
 use crate::busy;
 use crate::checks;
 use crate::finding;
@@ -14,6 +14,7 @@ use crate::terminal::launches::{roofline_text, stalls_text};
 use crate::terminal::selection;
 use crate::text::capital;
 use rgpu_model::Profile;
+use rgpu_model::metric::{self, MainMetric};
 
 /// The maximum number of launches listed.
 const MAX_LAUNCHES: usize = 100;
@@ -44,17 +45,10 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     findings(&mut out, profile, names);
     kernel_verdicts(&mut out, profile, names);
     out += "## Cases\n\n";
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("median", Align::Right),
-        ("95 % interval", Align::Right),
-        ("samples", Align::Right),
-        ("by host clock", Align::Right),
-        ("in a CUDA graph", Align::Right),
-        ("bandwidth", Align::Right),
-        ("rate", Align::Right),
-        ("results", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "case | median: | 95 % interval: | samples: | by host clock: | in a CUDA graph: | \
+         bandwidth: | rate: | results",
+    );
     for case in &profile.cases {
         let t = case.timing.as_ref();
         let cell = |text: Option<String>| text.unwrap_or_default();
@@ -86,13 +80,7 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
         out += &format!("Times are summed over {gpus}.\n\n");
     }
     busy::graphs_note(profile).iter().for_each(|note| out.push_str(&format!("{note}\n\n")));
-    let mut table = TextTable::new(&[
-        ("kernel", Align::Left),
-        ("launches", Align::Right),
-        ("total", Align::Right),
-        ("of it set-up", Align::Right),
-        ("mean", Align::Right),
-    ]);
+    let mut table = TextTable::new("kernel | launches: | total: | of it set-up: | mean:");
     for k in &profile.kernels {
         let mean = k.total_ns as f64 / k.launches.max(1) as f64;
         table.add_row([
@@ -122,13 +110,7 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
         }
     }
     out += "## Regions\n\n";
-    let mut table = TextTable::new(&[
-        ("region", Align::Left),
-        ("count", Align::Right),
-        ("host", Align::Right),
-        ("GPU", Align::Right),
-        ("GPU span", Align::Right),
-    ]);
+    let mut table = TextTable::new("region | count: | host: | GPU: | GPU span:");
     for row in region_rows::rows(profile, usize::MAX) {
         let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
         let count = row.instances.map(|n| n.to_string()).unwrap_or_default();
@@ -140,14 +122,7 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     region_rows::gpu_note(profile).iter().for_each(|note| out += &format!("{note}.\n\n"));
 
     out += "## Ladder\n\n";
-    let mut table = TextTable::new(&[
-        ("step", Align::Left),
-        ("rung", Align::Left),
-        ("ok", Align::Left),
-        ("reason", Align::Left),
-        ("message", Align::Left),
-        ("seconds", Align::Right),
-    ]);
+    let mut table = TextTable::new("step | rung | ok | reason | message | seconds:");
     for r in &profile.ladder {
         let ok = if r.ok { "yes" } else { "no" };
         table.add_row([
@@ -231,13 +206,7 @@ fn sanitizer(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
         return;
     }
     *out += "## Sanitizer\n\n";
-    let mut table = TextTable::new(&[
-        ("check", Align::Left),
-        ("verdict", Align::Left),
-        ("errors", Align::Right),
-        ("causes", Align::Right),
-        ("note", Align::Left),
-    ]);
+    let mut table = TextTable::new("check | verdict | errors: | causes: | note");
     for result in &profile.sanitizer {
         table.add_row([
             plain(&result.tool),
@@ -267,28 +236,22 @@ fn launches(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
         return;
     }
     *out += "## Launches\n\n";
-    let mut table = TextTable::new(&[
-        ("launch", Align::Right),
-        ("kernel", Align::Left),
-        ("duration", Align::Right),
-        ("SM %", Align::Right),
-        ("mem %", Align::Right),
-        ("occ %", Align::Right),
-        ("regs", Align::Right),
-        ("verdict", Align::Left),
-        ("stalls", Align::Left),
-        ("roofline", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "launch: | kernel | duration: | SM %: | mem %: | occ %: | regs: | verdict | stalls | \
+         roofline",
+    );
     for launch in counted.by_ref().take(MAX_LAUNCHES) {
-        let metric = |id| launch.number(id).map(|x| format!("{x:.1}")).unwrap_or_default();
+        let metric = |of: MainMetric| {
+            launch.first_number(of.ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
+        };
         let verdict = launch.classification.as_ref().map(|class| class.primary.clone());
         table.add_row([
             launch.id.to_string(),
             plain(&names.name(&launch.kernel)),
             launch.duration_ns.map(duration).unwrap_or_default(),
-            metric("sm__throughput.avg.pct_of_peak_sustained_elapsed"),
-            metric("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),
-            metric("sm__warps_active.avg.pct_of_peak_sustained_active"),
+            metric(metric::SM_THROUGHPUT),
+            metric(metric::MEMORY_THROUGHPUT),
+            metric(metric::OCCUPANCY),
             launch.registers.map(|n| n.to_string()).unwrap_or_default(),
             verdict.unwrap_or_default(),
             plain(&stalls_text(launch).unwrap_or_default()),

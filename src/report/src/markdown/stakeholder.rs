@@ -1,7 +1,7 @@
 //! `stakeholder_summary.md`: a summary for readers who decide but do not profile. It says what was
 //! measured, the results, and what to do; each sentence of the narrative has its number.
 
-use super::{Align, KernelLabels, TextTable, kernels, operators, plain, section};
+use super::{KernelLabels, TextTable, kernels, operators, plain, section};
 use crate::bound::share_text;
 use crate::finding;
 use crate::headline::{headline, longest};
@@ -74,7 +74,7 @@ fn executive(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'
 }
 
 fn environment(profile: &Profile) -> TextTable {
-    let mut table = TextTable::new(&[("what", Align::Left), ("value", Align::Left)]);
+    let mut table = TextTable::new("what | value");
     let gpu = profile
         .host
         .as_ref()
@@ -99,7 +99,7 @@ fn environment(profile: &Profile) -> TextTable {
 
 fn aggregates(subject: &ReportInput<'_>) -> TextTable {
     let profile = subject.profile;
-    let mut table = TextTable::new(&[("what", Align::Left), ("value", Align::Right)]);
+    let mut table = TextTable::new("what | value:");
     let mut row = |what: &str, value: String| table.add_row([what.to_owned(), value]);
     if let Some(t) = &profile.timing {
         row("median time without a tool", duration(t.median_ns));
@@ -132,13 +132,7 @@ fn aggregates(subject: &ReportInput<'_>) -> TextTable {
 }
 
 fn regions(profile: &Profile) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("region", Align::Left),
-        ("count", Align::Right),
-        ("host", Align::Right),
-        ("GPU", Align::Right),
-        ("launches", Align::Right),
-    ]);
+    let mut table = TextTable::new("region | count: | host: | GPU: | launches:");
     let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
     for row in region_rows::rows(profile, usize::MAX) {
         table.add_row([
@@ -154,12 +148,7 @@ fn regions(profile: &Profile) -> TextTable {
 
 /// The steps of the run from the ladder.
 fn stages(profile: &Profile) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("stage", Align::Left),
-        ("rung", Align::Left),
-        ("succeeded", Align::Left),
-        ("seconds", Align::Right),
-    ]);
+    let mut table = TextTable::new("stage | rung | succeeded | seconds:");
     for r in &profile.ladder {
         let succeeded = if r.ok { "yes".to_owned() } else { format!("no: {}", r.code) };
         table.add_row([r.step.clone(), r.rung.clone(), succeeded, format!("{:.2}", r.seconds)]);
@@ -204,14 +193,7 @@ fn mfu(out: &mut String, profile: &Profile) {
 }
 
 fn utilisation(profile: &Profile) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("reached", Align::Right),
-        ("peak", Align::Right),
-        ("share", Align::Right),
-        ("which peak", Align::Left),
-        ("source", Align::Left),
-    ]);
+    let mut table = TextTable::new("case | reached: | peak: | share: | which peak | source");
     for sol in &profile.speed_of_light {
         for (name, part) in [("MFU", &sol.flops), ("DRAM", &sol.bytes)] {
             let Some(u) = part else { continue };

@@ -1,18 +1,11 @@
 //! `report.md` and `region.md`: the regions as Markdown.
 
+use crate::TextTable;
 use crate::markdown::plain;
 use crate::quantity::{digits, duration, percent};
-use crate::{Align, TextTable};
+use rgpu_model::metric::{MAIN_METRICS, MainMetric};
 use rgpu_model::number_form::by_number;
 use rgpu_model::regions::{RegionEntry, RegionLaunch, RegionsDocument};
-
-/// The most important metrics, with their column heads.
-const METRICS: &[(&str, &str)] = &[
-    ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "SM %"),
-    ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "memory %"),
-    ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "DRAM %"),
-    ("sm__warps_active.avg.pct_of_peak_sustained_active", "occupancy %"),
-];
 
 /// The maximum number of rows per table.
 const MAX_ROWS: usize = 50;
@@ -30,17 +23,9 @@ pub(super) fn consolidated(document: &RegionsDocument) -> String {
     out += "## Selection\n\n";
     out += &selection(document);
     out += "## Regions\n\n";
-    let mut table = TextTable::new(&[
-        ("region", Align::Left),
-        ("kind", Align::Left),
-        ("count", Align::Right),
-        ("host", Align::Right),
-        ("GPU", Align::Right),
-        ("share", Align::Right),
-        ("launches", Align::Right),
-        ("whole range", Align::Right),
-        ("folder", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "region | kind | count: | host: | GPU: | share: | launches: | whole range: | folder",
+    );
     let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
     for entry in &document.regions {
         let region = &entry.region;
@@ -143,12 +128,7 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
     ];
     facts.into_iter().flatten().for_each(|fact| out += &format!(", {fact}"));
     out += ".\n\n## Kernels\n\n";
-    let mut table = TextTable::new(&[
-        ("kernel", Align::Left),
-        ("launches", Align::Right),
-        ("total", Align::Right),
-        ("mean", Align::Right),
-    ]);
+    let mut table = TextTable::new("kernel | launches: | total: | mean:");
     for kernel in region.kernels.iter().take(MAX_ROWS) {
         let mean = kernel.total_ns as f64 / kernel.launches.max(1) as f64;
         let total = duration(kernel.total_ns as f64);
@@ -160,12 +140,12 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
     section(&mut out, table, "No kernel was launched in this region.");
     if let Some(result) = whole(entry) {
         out += "## The range as a whole\n\n";
-        let mut table = TextTable::new(&[("metric", Align::Left), ("value", Align::Right)]);
+        let mut table = TextTable::new("metric | value:");
         table
             .add_row(["duration".to_owned(), result.duration_ns.map(duration).unwrap_or_default()]);
-        for (id, name) in METRICS {
-            if let Some(x) = number(result, id) {
-                table.add_row([(*name).to_owned(), digits(x)]);
+        for main in MAIN_METRICS {
+            if let Some(x) = number(result, main) {
+                table.add_row([main.head.to_owned(), digits(x)]);
             }
         }
         section(&mut out, table, "");
@@ -177,10 +157,9 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
     let inside: Vec<_> = measured.filter(|launch| !is_whole(entry, launch)).collect();
     if !inside.is_empty() {
         out += "## Launches\n\n";
-        let mut head =
-            vec![("launch", Align::Right), ("kernel", Align::Left), ("duration", Align::Right)];
-        head.extend(METRICS.iter().map(|(_, name)| (*name, Align::Right)));
-        head.push(("bound by", Align::Left));
+        let metrics: String =
+            MAIN_METRICS.iter().map(|main| format!("{}: | ", main.head)).collect();
+        let head = format!("launch: | kernel | duration: | {metrics}bound by");
         let mut table = TextTable::new(&head);
         for launch in inside.iter().take(MAX_ROWS) {
             let mut cells = vec![
@@ -188,7 +167,7 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
                 plain(&launch.kernel),
                 launch.duration_ns.map(duration).unwrap_or_default(),
             ];
-            let numbers = METRICS.iter().map(|(id, _)| number(launch, id));
+            let numbers = MAIN_METRICS.iter().map(|main| number(launch, *main));
             cells.extend(numbers.map(|x| x.map(digits).unwrap_or_default()));
             cells.push(launch.bound_by.clone().unwrap_or_default().replace('_', " "));
             table.add_row(cells);
@@ -200,7 +179,7 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
     }
     if !entry.waiting.is_empty() {
         out += "## Waiting\n\nTime without any kernel before a kernel of this region:\n\n";
-        let mut table = TextTable::new(&[("cause", Align::Left), ("time", Align::Right)]);
+        let mut table = TextTable::new("cause | time:");
         for wait in &entry.waiting {
             table.add_row([wait.cause.replace('_', " "), duration(wait.total_ns as f64)]);
         }
@@ -219,8 +198,8 @@ fn is_whole(entry: &RegionEntry, launch: &RegionLaunch) -> bool {
     entry.region.ranges.iter().any(|range| range.launch == launch.launch)
 }
 
-fn number(launch: &RegionLaunch, id: &str) -> Option<f64> {
-    launch.metrics.get(id).and_then(|metric| metric.value.as_f64())
+fn number(launch: &RegionLaunch, main: MainMetric) -> Option<f64> {
+    main.ids.iter().find_map(|id| launch.metrics.get(*id)?.value.as_f64())
 }
 
 fn section(out: &mut String, table: TextTable, empty: &str) {

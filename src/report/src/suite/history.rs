@@ -7,7 +7,7 @@ use super::plot::{HorizontalAxis, PlotPoint, PlotSeries, page, project_name, svg
 use crate::html::{escape, unbroken};
 use crate::quantity::{duration, timestamp};
 use crate::text::wrap;
-use crate::{Align, Style, TextTable, verdict_color};
+use crate::{Style, TextTable, verdict_color};
 use rgpu_model::comparison::TimeVerdict;
 use rgpu_model::number_form::by_number;
 use rgpu_model::suite_history::{ChangePoint, EarlierChange, History, MIN_POINTS, Series};
@@ -112,15 +112,8 @@ pub fn history_table(history: &History, style: &Style) -> String {
     for series in &history.series {
         let title = wrap(&series_title(series), style.table_width);
         title.iter().for_each(|line| out += &format!("{line}\n"));
-        let mut table = TextTable::new(&[
-            ("started", Align::Left),
-            ("time", Align::Right),
-            ("interval", Align::Left),
-            ("device", Align::Left),
-            ("commit", Align::Left),
-            ("change", Align::Left),
-            ("run", Align::Left),
-        ]);
+        let mut table =
+            TextTable::new("started | time: | interval | device | commit | change | run");
         let skipped = series.points.len().saturating_sub(MAX_SHOWN_POINTS);
         for (at, point) in series.points.iter().enumerate().skip(skipped) {
             let changed = series.changes.iter().find(|change| change.at == at);

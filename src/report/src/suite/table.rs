@@ -7,7 +7,7 @@ use super::pair::{at_size, over_sizes};
 use crate::quantity::duration;
 use crate::terminal::head::graph_text;
 use crate::text::wrap;
-use crate::{Align, BAD, DOUBTFUL, Style, TextTable};
+use crate::{BAD, DOUBTFUL, Style, TextTable};
 use rgpu_model::number_form::by_number;
 use rgpu_model::suite::{
     ComparedRow, MissingTool, RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime,
@@ -77,21 +77,10 @@ pub(super) fn devices_text(run: &SuiteRun) -> Option<String> {
 
 /// The cases, with a row for each time. Names and sizes lack the axes that are `shared`.
 pub(super) fn cases(run: &SuiteRun, shared: Option<&SharedAxes<'_>>) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("remote", Align::Left),
-        ("gpu", Align::Left),
-        ("size", Align::Left),
-        ("side", Align::Left),
-        ("time", Align::Right),
-        ("in a graph", Align::Right),
-        ("cooled", Align::Right),
-        ("of the roofline", Align::Right),
-        ("speedup", Align::Right),
-        ("pair", Align::Left),
-        ("expected", Align::Left),
-        ("state", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "case | remote | gpu | size | side | time: | in a graph: | cooled: | of the roofline: | \
+         speedup: | pair | expected | state",
+    );
     let first_remote = run.rows.first().map(|row| row.remote.as_str()).unwrap_or_default();
     let several = run.rows.iter().any(|row| row.remote != first_remote);
     let several_gpus = devices_text(run).is_some();
@@ -298,16 +287,8 @@ fn compared_times(
     comparison: &SuiteComparison,
     work: impl Fn(&ComparedRow) -> [String; 3],
 ) -> TextTable {
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("sizes", Align::Left),
-        ("side", Align::Left),
-        ("before", Align::Right),
-        ("now", Align::Right),
-        ("speedup", Align::Right),
-        ("verdict", Align::Left),
-        ("why", Align::Left),
-    ]);
+    let mut table =
+        TextTable::new("case | sizes | side | before: | now: | speedup: | verdict | why");
     for row in &comparison.rows {
         let [case, sizes, side] = work(row);
         table.add_row([

@@ -1,9 +1,9 @@
 //! Adds the compiled kernels and the results of the sanitizer to the terminal report.
 
 use super::{MAX_ROWS, Page};
+use crate::TextTable;
 use crate::checks;
 use crate::quantity::bytes;
-use crate::{Align, TextTable};
 use rgpu_model::Profile;
 use rgpu_model::sanitizer::SanitizerVerdict;
 
@@ -41,15 +41,7 @@ pub(super) fn add_sanitizer(page: &mut Page<'_>, profile: &Profile) {
 }
 
 pub(super) fn add_code(page: &mut Page<'_>, profile: &Profile) {
-    let mut table = TextTable::new(&[
-        ("code", Align::Left),
-        ("arch", Align::Left),
-        ("regs", Align::Right),
-        ("stack", Align::Right),
-        ("spills", Align::Right),
-        ("shared", Align::Right),
-        ("size", Align::Right),
-    ]);
+    let mut table = TextTable::new("code | arch | regs: | stack: | spills: | shared: | size:");
     for k in profile.code.iter().take(MAX_ROWS) {
         table.add_row([
             page.names.name(k.name.as_deref().unwrap_or(&k.symbol)),

@@ -2,9 +2,9 @@
 //! right. The profile comes in; lines and a table of the cases are added to the [`Page`].
 
 use super::Page;
+use crate::TextTable;
 use crate::bound::share_text;
 use crate::quantity::{self, count_of, duration, per_second, percent, usd};
-use crate::{Align, TextTable};
 use rgpu_model::error::ANOTHER_HOST;
 use rgpu_model::memory::{MemoryScope, MemoryUse};
 use rgpu_model::profile::CodeLanguage;
@@ -250,17 +250,10 @@ fn correctness_text(c: &Correctness) -> String {
 }
 
 fn add_cases(page: &mut Page<'_>, profile: &Profile) {
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        (if profile.has_cpu_reference_time() { "reference" } else { "time" }, Align::Right),
-        ("±", Align::Right),
-        ("bandwidth", Align::Right),
-        ("rate", Align::Right),
-        ("of DRAM", Align::Right),
-        ("of peak", Align::Right),
-        ("in a graph", Align::Right),
-        ("results", Align::Left),
-    ]);
+    let time = if profile.has_cpu_reference_time() { "reference" } else { "time" };
+    let mut table = TextTable::new(&format!(
+        "case | {time}: | ±: | bandwidth: | rate: | of DRAM: | of peak: | in a graph: | results"
+    ));
     // If only some cases were timed, the others say so explicitly.
     let untimed =
         if profile.cases.iter().any(|case| case.timing.is_some()) { "not timed" } else { "" };

@@ -1,14 +1,15 @@
 //! ncu's launches with stall reasons, roofline and bounds.
 
 use super::{MAX_ROWS, Page};
+use crate::TextTable;
 use crate::quantity::{digits, duration, measured, per_second, percent};
-use crate::{Align, TextTable};
 use rgpu_model::launch::EXECUTED;
+use rgpu_model::metric::{self, MainMetric};
 use rgpu_model::profile::CodeLanguage;
 use rgpu_model::{Classification, Launch, Profile};
 
-fn metric(launch: &Launch, ids: &[&str]) -> String {
-    launch.first_number(ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
+fn share(launch: &Launch, of: MainMetric) -> String {
+    launch.first_number(of.ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
 }
 
 /// Writes ncu's launches, one row each.
@@ -16,15 +17,7 @@ pub(super) fn add_launches(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().all(|l| l.metrics.is_empty()) {
         return;
     }
-    let mut table = TextTable::new(&[
-        ("kernel", Align::Left),
-        ("grid", Align::Right),
-        ("duration", Align::Right),
-        ("SM %", Align::Right),
-        ("mem %", Align::Right),
-        ("occ %", Align::Right),
-        ("regs", Align::Right),
-    ]);
+    let mut table = TextTable::new("kernel | grid: | duration: | SM %: | mem %: | occ %: | regs:");
     let rows = || profile.launches.iter().take(MAX_ROWS);
     // The grid distinguishes launches of one kernel.
     let differ = |a: &Launch| rows().any(|b| a.kernel == b.kernel && a.grid != b.grid);
@@ -34,9 +27,9 @@ pub(super) fn add_launches(page: &mut Page<'_>, profile: &Profile) {
             page.names.name(&launch.kernel),
             if several_grids { grid_text(launch) } else { String::new() },
             launch.duration_ns.map(duration).unwrap_or_default(),
-            metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
-            metric(launch, &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
-            metric(launch, &["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+            share(launch, metric::SM_THROUGHPUT),
+            share(launch, metric::MEMORY_THROUGHPUT),
+            share(launch, metric::OCCUPANCY),
             launch.registers.map(|r| r.to_string()).unwrap_or_default(),
         ]);
     }

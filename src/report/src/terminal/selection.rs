@@ -1,9 +1,9 @@
 //! The selection: which regions and kernels were profiled, if not all of them.
 
 use super::{MAX_ROWS, Page};
+use crate::TextTable;
 use crate::missing;
 use crate::quantity::duration;
-use crate::{Align, TextTable};
 use rgpu_model::profile::Gap;
 use rgpu_model::selection::NcuTime;
 use rgpu_model::{Profile, Selection};
@@ -11,13 +11,7 @@ use rgpu_model::{Profile, Selection};
 /// Writes the selected regions and kernels, their share of the time, and what was left out.
 pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
     let Some(selection) = &profile.selection else { return };
-    let mut table = TextTable::new(&[
-        ("kernel", Align::Left),
-        ("total", Align::Right),
-        ("share", Align::Right),
-        ("launches", Align::Right),
-        ("profiled", Align::Right),
-    ]);
+    let mut table = TextTable::new("kernel | total: | share: | launches: | profiled:");
     for kernel in selection.kernels.iter().take(MAX_ROWS) {
         table.add_row([
             page.names.name(&kernel.kernel),

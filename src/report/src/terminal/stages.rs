@@ -1,9 +1,9 @@
 //! Stages of a model with their rates, and its longest operators.
 
 use super::Page;
+use crate::TextTable;
 use crate::quantity::{duration, per_second, percent};
 use crate::text::cut_middle;
-use crate::{Align, TextTable};
 use rgpu_model::stage::StageClock;
 use rgpu_model::{Operator, Profile, Stage};
 
@@ -39,17 +39,10 @@ pub(crate) fn mfu_note(profile: &Profile) -> Option<&'static str> {
 /// One row per stage; `text` escapes foreign names for the output format.
 pub(crate) fn table(profile: &Profile, text: impl Fn(&str) -> String) -> TextTable {
     let several = profile.stages.iter().any(|stage| stage.case != profile.stages[0].case);
-    let mut table = TextTable::new(&[
-        ("case", Align::Left),
-        ("stage", Align::Left),
-        ("count", Align::Right),
-        ("mean", Align::Right),
-        ("unprofiled", Align::Right),
-        ("clock", Align::Left),
-        ("GPU span", Align::Right),
-        ("rate", Align::Right),
-        (mfu_name(profile), Align::Right),
-    ]);
+    let mut table = TextTable::new(&format!(
+        "case | stage | count: | mean: | unprofiled: | clock | GPU span: | rate: | {}:",
+        mfu_name(profile)
+    ));
     for stage in &profile.stages {
         table.add_row([
             if several { text(&stage.case) } else { String::new() },
@@ -98,15 +91,9 @@ fn longest(profile: &Profile) -> impl Iterator<Item = &Operator> {
 
 /// Writes the operators with the most self time.
 pub(super) fn add_operators(page: &mut Page<'_>, profile: &Profile) {
-    let mut table = TextTable::new(&[
-        ("operator", Align::Left),
-        ("calls", Align::Right),
-        ("own GPU", Align::Right),
-        ("rate", Align::Right),
-        ("own host", Align::Right),
-        ("longest kernel", Align::Left),
-        ("called in", Align::Left),
-    ]);
+    let mut table = TextTable::new(
+        "operator | calls: | own GPU: | rate: | own host: | longest kernel | called in",
+    );
     for o in longest(profile) {
         let kernel = o.kernels.first().map(|k| page.names.name(&k.kernel));
         table.add_row([

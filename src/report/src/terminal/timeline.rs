@@ -1,12 +1,12 @@
 //! Sums of a timeline: kernels, copies, GPU busy time and regions.
 
 use super::{MAX_ROWS, Page};
+use crate::TextTable;
 use crate::busy::{graphs_note, sum_title};
 use crate::kernel_sums::set_up_cell;
 use crate::quantity::percent;
 use crate::quantity::{bytes, duration};
 use crate::region_rows;
-use crate::{Align, TextTable};
 use rgpu_model::Profile;
 
 /// Writes a timeline's kernels, summed by name, and its copies.
@@ -14,15 +14,7 @@ pub(super) fn add_kernels(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().any(|l| !l.metrics.is_empty()) {
         return;
     }
-    let mut table = TextTable::new(&[
-        ("kernel", Align::Left),
-        ("launches", Align::Right),
-        ("total", Align::Right),
-        ("set-up", Align::Right),
-        ("mean", Align::Right),
-        ("min", Align::Right),
-        ("max", Align::Right),
-    ]);
+    let mut table = TextTable::new("kernel | launches: | total: | set-up: | mean: | min: | max:");
     for k in profile.kernels.iter().take(MAX_ROWS) {
         table.add_row([
             page.names.name(&k.kernel),
@@ -35,12 +27,7 @@ pub(super) fn add_kernels(page: &mut Page<'_>, profile: &Profile) {
         ]);
     }
     page.table(&sum_title("kernels", profile), table.without_empty_columns());
-    let mut table = TextTable::new(&[
-        ("copies", Align::Left),
-        ("count", Align::Right),
-        ("bytes", Align::Right),
-        ("time", Align::Right),
-    ]);
+    let mut table = TextTable::new("copies | count: | bytes: | time:");
     for c in &profile.copies {
         table.add_row([
             c.kind.clone(),
@@ -82,14 +69,7 @@ pub(super) fn add_busy_time(page: &mut Page<'_>, profile: &Profile) {
 }
 
 pub(super) fn add_regions(page: &mut Page<'_>, profile: &Profile) {
-    let mut table = TextTable::new(&[
-        ("region", Align::Left),
-        ("count", Align::Right),
-        ("host", Align::Right),
-        ("GPU", Align::Right),
-        ("GPU span", Align::Right),
-        ("kernels", Align::Right),
-    ]);
+    let mut table = TextTable::new("region | count: | host: | GPU: | GPU span: | kernels:");
     for row in region_rows::rows(profile, 2 * MAX_ROWS) {
         let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
         table.add_row([

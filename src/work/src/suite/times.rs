@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use super::target::Settings;
 use rgpu_analysis::compare::device;
 use rgpu_model::Profile;
+use rgpu_model::metric::MAIN_METRICS;
 use rgpu_model::profile::TimingClock;
 use rgpu_model::suite::{MeasurementKey, RooflinePoint, SuiteTime};
 use rgpu_plan::kernel::KernelSpec;
@@ -15,15 +16,10 @@ use rgpu_run::store::InputsRecord;
 /// Version of the way in which times are made comparable. Times of another version are not.
 const METHOD: u32 = 1;
 
-/// The metrics that a suite keeps, by NVIDIA's names. The profile has all.
+/// The metrics that a suite keeps beside [`MAIN_METRICS`], by NVIDIA's names. The profile has all.
 const METRICS: &[&str] = &[
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "l1tex__throughput.avg.pct_of_peak_sustained_active",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-    "sm__warps_active.avg.pct_of_peak_sustained_active",
     "launch__registers_per_thread",
     "launch__waves_per_multiprocessor",
     "gpu__time_duration.sum",
@@ -155,5 +151,6 @@ pub fn metrics(profile: &Profile) -> BTreeMap<String, f64> {
         ns(a).total_cmp(&ns(b))
     });
     let Some(launch) = longest else { return BTreeMap::new() };
-    METRICS.iter().filter_map(|id| Some(((*id).to_owned(), launch.number(id)?))).collect()
+    let main = MAIN_METRICS.iter().flat_map(|main| main.ids);
+    main.chain(METRICS).filter_map(|id| Some(((*id).to_owned(), launch.number(id)?))).collect()
 }
