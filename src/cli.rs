@@ -26,6 +26,7 @@ mod dashboard;
 mod disasm;
 mod dispatch;
 mod doctor;
+#[cfg(test)]
 mod documents;
 mod exec;
 mod exec_commands;

@@ -9,15 +9,15 @@
 //! Nothing here measures anything: what the page starts are rgpu's own commands, as processes of their
 //! own. The only thing that is written is the index of runs in the state database, also if the page is
 //! read-only. Documents of other commands are served as those commands print them; what
-//! only the page needs has types here. `schemas/dashboard-openapi.json` describes all of them.
+//! only the page needs has types here.
 
 mod access;
 mod action;
 mod export;
 mod export_folder;
+mod field_names;
 mod host;
 mod live;
-mod openapi;
 mod overview;
 mod page;
 mod project_reader;
@@ -48,7 +48,6 @@ pub use export::{ExportOptions, Exported, export};
 #[cfg(test)]
 pub(crate) use host::FailedHostTry;
 pub(crate) use host::{HealthLevel, HostState};
-pub use openapi::document as openapi;
 pub(crate) use overview::RunningRun;
 pub(crate) use project_reader::{HostsAndRuns, ProjectReader};
 pub(crate) use run_summary::RunSummary;

@@ -18,6 +18,7 @@ use super::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
 
 use args::BenchCommand;
+#[cfg(test)]
 pub(super) use list::TargetList;
 pub(super) use sweep::run as sweep;
 

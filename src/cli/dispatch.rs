@@ -19,9 +19,9 @@ use super::support::terminal::{
     Terminal, check_output_written, choose_color, write_out, write_stderr,
 };
 use super::{
-    arguments, attach, bench, build, cache, compare, completions, dashboard, disasm, doctor,
-    documents, exec, exec_commands, help, kernels, layout, loops, mcp, model, profile, queue,
-    remote, report, runs, schema, setup, skill, top, worker,
+    arguments, attach, bench, build, cache, compare, completions, dashboard, disasm, doctor, exec,
+    exec_commands, help, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
+    schema, setup, skill, top, worker,
 };
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::SEVERAL_ARCHITECTURES;
@@ -147,7 +147,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Top(args) => top::run(&app, args.first),
         Command::Dashboard(args) => dashboard::run(&app, &args),
         Command::Model(command) => model::run(&app, &command),
-        Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
+        Command::Schema(args) => schema::run(&app, &args),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),
         Command::Mcp(args) => mcp::run(&app, &args),

@@ -24,6 +24,7 @@ use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::escape_controls;
 use super::support::verification::unverified;
+#[cfg(test)]
 pub(super) use collectives::CollectivesDocument;
 use rgpu_model::RungId;
 use rgpu_model::error::{Exit, Failure, Result};

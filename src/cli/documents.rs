@@ -1,12 +1,16 @@
-//! The JSON Schemas that `rgpu schema` prints: of the documents that rgpu writes, and of the TOML
-//! files that users write. Most come from the Rust type of the document, which often belongs to the
-//! command that prints it.
+//! Tests that the files in `schemas/` are what the types of the documents say. With
+//! `RGPU_WRITE_SCHEMAS` the test writes them instead; `cargo xtask schemas` runs it so.
+
+use std::path::Path;
+
+use clap::ValueEnum;
 
 use super::schema::SchemaName;
+use super::support::json;
 
-/// The schema of a document.
-pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
-    match name {
+/// The schema of a document; `None` if its file is written by hand, because no Rust type describes it.
+fn schema_of(name: SchemaName) -> Option<schemars::Schema> {
+    let schema = match name {
         SchemaName::Profile => schemars::schema_for!(rgpu_model::Profile),
         SchemaName::Run => schemars::schema_for!(rgpu_run::store::RunRecord),
         SchemaName::Env => schemars::schema_for!(rgpu_run::store::EnvRecord),
@@ -72,33 +76,32 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::ModelCard => schemars::schema_for!(rgpu_predict::import::card::ModelCard),
         SchemaName::DashboardExport => schemars::schema_for!(crate::dashboard::Exported),
         SchemaName::Skill => schemars::schema_for!(super::skill::InstalledSkill),
-        SchemaName::KernelToml => of_file(include_str!("../../schemas/kernel-toml.json")),
-        SchemaName::RgpuToml => of_file(include_str!("../../schemas/rgpu-toml.json")),
-        SchemaName::BenchToml => of_file(include_str!("../../schemas/bench-toml.json")),
+        SchemaName::KernelToml | SchemaName::RgpuToml | SchemaName::BenchToml => return None,
         SchemaName::LoopToml => rgpu_work::loops::LoopConfig::file_schema(),
         SchemaName::Error => schemars::schema_for!(rgpu_model::error::ErrorDocument),
-        SchemaName::DashboardOpenapi => crate::dashboard::openapi().try_into().unwrap_or_default(),
         SchemaName::Openapi => {
             rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
         }
-    }
+    };
+    Some(schema)
 }
 
-/// A hand-written schema. No Rust type describes these files: own code reads them key by key.
-fn of_file(text: &str) -> schemars::Schema {
-    let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
-    value.try_into().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_schema_is_one() {
-        for name in <SchemaName as clap::ValueEnum>::value_variants() {
-            let schema = schema_of(*name);
-            assert!(schema.as_object().is_some_and(|keys| keys.len() > 2), "{name:?}");
+#[test]
+fn the_schemas_are_those_of_the_types() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas");
+    let is_writing = std::env::var_os("RGPU_WRITE_SCHEMAS").is_some();
+    for name in SchemaName::value_variants() {
+        let Some(schema) = schema_of(*name) else {
+            let written: serde_json::Value = serde_json::from_str(name.text()).unwrap();
+            assert!(written["properties"].is_object(), "{name:?}");
+            continue;
+        };
+        let text = json::pretty(&schema).unwrap();
+        if is_writing {
+            std::fs::write(folder.join(name.name()).with_extension("json"), text).unwrap();
+        } else {
+            let is_current = text == name.text();
+            assert!(is_current, "{name:?} is out of date: run `cargo xtask schemas`");
         }
     }
 }

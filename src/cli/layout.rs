@@ -25,8 +25,11 @@ use clap::Subcommand;
 use super::support::app::{App, Status};
 use rgpu_model::error::Result;
 
+#[cfg(test)]
 pub(super) use document::LayoutDocument;
+#[cfg(test)]
 pub(super) use dump::LayoutDump;
+#[cfg(test)]
 pub(super) use snapshot::LayoutSnapshot;
 
 /// Compute with layouts, with proofs: algebra, scale factors, tensor memory, epilogues

@@ -6,7 +6,9 @@ mod settings;
 mod show;
 mod start;
 
+#[cfg(test)]
 pub(super) use check::{CheckDocument, ProgressDocument};
+#[cfg(test)]
 pub(super) use clean::PrunedDocument;
 
 use clap::{Args, Subcommand};

@@ -24,9 +24,13 @@ use rgpu_predict::hw::Hardware;
 use super::support::app::{App, Status};
 use rgpu_model::error::Result;
 
+#[cfg(test)]
 pub(super) use compare::ComparisonDocument;
+#[cfg(test)]
 pub(super) use fit::FitResult;
+#[cfg(test)]
 pub(super) use import::ImportResult;
+#[cfg(test)]
 pub(super) use reconcile::ReconcileResult;
 
 /// Predict kernels, collectives and language models on a GPU, and compare with measurements

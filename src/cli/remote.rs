@@ -14,8 +14,11 @@ use rgpu_model::error::{Exit, Failure, Result, nearest};
 use rgpu_remote::RemoteSpec;
 use rgpu_run::config::configured_remotes_hint;
 
+#[cfg(test)]
 pub(super) use check::HostSummary;
+#[cfg(test)]
 pub(super) use list::RemoteList;
+#[cfg(test)]
 pub(super) use rental::{Login, RentalStatus};
 
 /// Name, list and check the GPU hosts you have

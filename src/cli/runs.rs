@@ -23,8 +23,11 @@ use rgpu_run::run::recorded_outcome;
 use rgpu_run::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 
 pub(super) use clean::prune;
+#[cfg(test)]
 pub(super) use export::ExportResult;
+#[cfg(test)]
 pub(super) use host::JobList;
+#[cfg(test)]
 pub(super) use list::RunList;
 
 /// List, show, attach to, cancel, annotate, export and clean up runs

@@ -39,171 +39,191 @@ pub(super) struct SchemaArgs {
     pub check: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum SchemaName {
+/// Each schema is a file in `schemas/` of this name. `cargo xtask schemas` makes the files from the
+/// types of the documents (`documents.rs`).
+macro_rules! schemas {
+    ($($(#[$meaning:meta])* $variant:ident = $name:literal,)+) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+        pub(super) enum SchemaName {
+            $($(#[$meaning])* #[value(name = $name)] $variant,)+
+        }
+
+        impl SchemaName {
+            /// The name on the command line and of the file.
+            pub(super) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// The JSON Schema as text.
+            pub(super) fn text(self) -> &'static str {
+                match self {
+                    $(Self::$variant => {
+                        include_str!(concat!("../../schemas/", $name, ".json"))
+                    })+
+                }
+            }
+        }
+    };
+}
+
+schemas! {
     /// profile.json
-    Profile,
+    Profile = "profile",
     /// run.json
-    Run,
+    Run = "run",
     /// env.json
-    Env,
+    Env = "env",
     /// inputs.json
-    Inputs,
+    Inputs = "inputs",
     /// hotspots.json
-    Hotspots,
+    Hotspots = "hotspots",
     /// trace.json
-    Trace,
+    Trace = "trace",
     /// compare.json
-    Compare,
+    Compare = "compare",
     /// fan-out.json: the result of `profile` on several remotes
-    FanOut,
+    FanOut = "fan-out",
     /// regions/report.json and regions/<region>/region.json
-    Regions,
+    Regions = "regions",
     /// plan-N.json
-    Plan,
+    Plan = "plan",
     /// summary.json of disasm
-    Disasm,
+    Disasm = "disasm",
     /// Output of disasm --view --json
-    Code,
+    Code = "code",
     /// Output of disasm --diff --json
-    DisasmDiff,
+    DisasmDiff = "disasm-diff",
     /// summary.json of build
-    Build,
+    Build = "build",
     /// Output of layout … --json
-    Layout,
+    Layout = "layout",
     /// Output of layout dump --json, and layouts.json
-    LayoutDump,
+    LayoutDump = "layout-dump",
     /// A snapshot of layouts
-    LayoutSnapshot,
+    LayoutSnapshot = "layout-snapshot",
     /// Output of exec --json
-    Exec,
+    Exec = "exec",
     /// Output of remote list, add, default and remove with --json
-    Remotes,
+    Remotes = "remotes",
     /// Output of remote check --json
-    Host,
+    Host = "host",
     /// Output of doctor --json
-    Doctor,
+    Doctor = "doctor",
     /// Output of doctor --collectives --json
-    Collectives,
+    Collectives = "collectives",
     /// Output of remote up and down with --json
-    Rental,
+    Rental = "rental",
     /// Output of remote login --json
-    Login,
+    Login = "login",
     /// Output of kernels list --json
-    Kernels,
+    Kernels = "kernels",
     /// Output of kernels show --json
-    Kernel,
+    Kernel = "kernel",
     /// Output of runs list --json
-    Runs,
+    Runs = "runs",
     /// Output of runs list --remote --json
-    Jobs,
+    Jobs = "jobs",
     /// Output of cache show --json
-    Cache,
+    Cache = "cache",
     /// Output of runs clean --json
-    Cleaned,
+    Cleaned = "cleaned",
     /// Output of runs export --json
-    Exported,
+    Exported = "exported",
     /// suite.json: the result of a suite
-    Suite,
+    Suite = "suite",
     /// Output of bench compare --json
-    SuiteCompare,
+    SuiteCompare = "suite-compare",
     /// Output of bench list --json
-    Targets,
+    Targets = "targets",
     /// Output of bench history --json
-    History,
+    History = "history",
     /// Output of bench audit --json
-    Audit,
+    Audit = "audit",
     /// expectations/<gpu>.json
-    Expectations,
+    Expectations = "expectations",
     /// Output of runs reindex --json
-    Reindexed,
+    Reindexed = "reindexed",
     /// Output of queue … --json, except show and log
-    Queue,
+    Queue = "queue",
     /// Output of queue show and log with --json
-    QueueEntry,
+    QueueEntry = "queue-entry",
     /// Output of loop start, resume, stop, status, best and report with --json, and control.json
-    Loop,
+    Loop = "loop",
     /// worker_result.json of a loop
-    LoopWorker,
+    LoopWorker = "loop-worker",
     /// reviewer_verdict.json of a loop
-    LoopReviewer,
+    LoopReviewer = "loop-reviewer",
     /// Output of loop report-time --json
-    LoopProgress,
+    LoopProgress = "loop-progress",
     /// Output of loop validate --json
-    LoopCheck,
+    LoopCheck = "loop-check",
     /// Output of loop clean --json
-    LoopPruned,
+    LoopPruned = "loop-pruned",
     /// Output of model hw list --json
-    ModelGpus,
+    ModelGpus = "model-gpus",
     /// Output of model hw show --json
-    ModelGpu,
+    ModelGpu = "model-gpu",
     /// Output of model hw check and model check --json
-    ModelCheck,
+    ModelCheck = "model-check",
     /// Output of model kernel --json
-    ModelKernel,
+    ModelKernel = "model-kernel",
     /// Output of model layer and llm --json
-    ModelLlm,
+    ModelLlm = "model-llm",
     /// Output of model layer and llm --compare --json
-    ModelComparison,
+    ModelComparison = "model-comparison",
     /// Output of model coll --json
-    ModelCollective,
+    ModelCollective = "model-collective",
     /// Output of model import hf --json
-    ModelConfig,
+    ModelConfig = "model-config",
     /// Output of model import --json; its rows are those of the CSV
-    ModelImport,
+    ModelImport = "model-import",
     /// Output of model fit --json
-    ModelFit,
+    ModelFit = "model-fit",
     /// Output of model reconcile --json
-    ModelReconcile,
+    ModelReconcile = "model-reconcile",
     /// Output of model explain --json
-    ModelTerms,
+    ModelTerms = "model-terms",
     /// Output of model import card --json
-    ModelCard,
+    ModelCard = "model-card",
     /// Output of dashboard export --json
-    DashboardExport,
+    DashboardExport = "dashboard-export",
     /// Output of skill install --json
-    Skill,
+    Skill = "skill",
     /// kernel.toml
-    KernelToml,
+    KernelToml = "kernel-toml",
     /// A project's rgpu.toml
-    RgpuToml,
+    RgpuToml = "rgpu-toml",
     /// bench.toml
-    BenchToml,
+    BenchToml = "bench-toml",
     /// loop.toml
-    LoopToml,
+    LoopToml = "loop-toml",
     /// A failure with --json
-    Error,
+    Error = "error",
     /// The OpenAPI description of `rgpu worker`
-    Openapi,
-    /// The OpenAPI description of `rgpu dashboard`
-    DashboardOpenapi,
+    Openapi = "openapi",
 }
 
 /// How many violations are shown.
 const MAX_SHOWN_VIOLATIONS: usize = 50;
 
-/// Prints a schema, or checks a file. The dispatcher hands in `schema_of`, because most documents
-/// are types of other commands.
-pub(super) fn run(
-    app: &App,
-    args: &SchemaArgs,
-    schema_of: fn(SchemaName) -> schemars::Schema,
-) -> Result<Status> {
-    let schema = schema_of(args.name);
+/// Prints a schema, or checks a file.
+pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
     match &args.check {
-        Some(_) if matches!(args.name, SchemaName::Openapi | SchemaName::DashboardOpenapi) => {
+        Some(_) if args.name == SchemaName::Openapi => {
             let what = "it describes an interface, and no file that could be checked";
             Err(Failure::new(Exit::Usage, "usage", what))
         }
-        Some(path) => keeps(app, args.name, &schema.to_value(), path),
+        Some(path) => keeps(app, args.name, path),
         None => {
-            app.print_json(&schema)?;
+            app.print(args.name.text());
             Ok(0)
         }
     }
 }
 
-fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Status> {
+fn keeps(app: &App, name: SchemaName, path: &Path) -> Result<Status> {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let max_bytes = if is_toml { MAX_TOML_BYTES } else { regular_file::MAX_FILE_BYTES };
     // It may be a pipe.
@@ -224,23 +244,21 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
     .map_err(|(code, what, cause)| {
         Failure::new(Exit::Artifact, code, what).file(path.display()).cause(cause)
     })?;
-    let found = check::violations(schema, &document).map_err(|what| {
-        Failure::new(
-            Exit::Bug,
-            "bug",
-            "one of rgpu's schemas has a keyword that the checker does \
-                                        not know",
-        )
-        .cause(what)
+    let schema: Value = serde_json::from_str(name.text()).map_err(|e| {
+        Failure::new(Exit::Bug, "bug", "one of rgpu's schemas is not JSON").cause(e)
     })?;
-    let unknown = check::unknown_keys(schema, &document);
+    let found = check::violations(&schema, &document).map_err(|what| {
+        let problem = "one of rgpu's schemas has a keyword that the checker does not know";
+        Failure::new(Exit::Bug, "bug", problem).cause(what)
+    })?;
+    let unknown = check::unknown_keys(&schema, &document);
     if !unknown.is_empty() {
         let keys: Vec<String> = unknown.iter().map(|k| format!("`{k}`")).collect();
         app.print_note(&format!("not in the schema, and allowed: {}", keys.join(", ")));
     }
     let broken: Vec<String> =
         found.iter().map(|v| format!("{}: {}", pointer(&v.pointer), v.text)).collect();
-    let id = name.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    let id = name.name();
     if broken.is_empty() {
         app.print_note(&format!("{} matches the schema", path.display()));
         if app.global.json {
@@ -279,7 +297,7 @@ fn from_toml(bytes: &[u8]) -> std::result::Result<Value, String> {
 #[derive(Debug, Serialize)]
 struct CheckPassed {
     /// The name of the schema that the file was checked with.
-    document: String,
+    document: &'static str,
     /// The file as typed.
     file: String,
     /// Top-level keys that the schema does not name. Later versions add some.

@@ -15,7 +15,7 @@ use rgpu_work::own_command::{CommandLine, check_argument};
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A request to start a command.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ActionRequest {
     /// The command to start.
@@ -26,7 +26,7 @@ pub(super) struct ActionRequest {
 }
 
 /// What can be started.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Action {
     /// `rgpu profile`.

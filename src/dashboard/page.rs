@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::DashboardContext;
 use super::access::AccessControl;
-use super::openapi::field_names;
+use super::field_names::field_names;
 use rgpu_plan::kernel::MODES;
 use rgpu_report::page_parts::{CORE, CSS, THEME, hash, marked_up};
 use rgpu_work::queue::MIN_SHOWN_SILENCE_S;

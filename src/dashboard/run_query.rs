@@ -22,7 +22,7 @@ const MAX_UNREADABLE_FOLDERS: usize = 5;
 const MAX_TREND_POINTS: usize = 20;
 
 /// Which runs are listed. Each field that is set must fit.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RunQuery {
     /// Words that the id, title, kernel, remote, note, labels, GPU, verdict or reason contain.

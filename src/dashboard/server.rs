@@ -23,9 +23,7 @@ use super::access::{AccessControl, KEY_HEADER, Login};
 use super::action::{self, ActionRequest};
 use super::page::message_page;
 use super::run_query::RunQuery;
-use super::{
-    DashboardContext, Server, host, live, openapi, overview, queue_and_loops, run_detail, suites,
-};
+use super::{DashboardContext, Server, host, live, overview, queue_and_loops, run_detail, suites};
 use crate::loopback;
 use rgpu_model::error::{ErrorDocument, Exit, Failure, Result};
 use rgpu_report::page_parts::hash;
@@ -120,8 +118,7 @@ fn router(server: &Arc<Server>, warn: fn(&str)) -> Router {
         .route("/loops/{id}/iterations/{iteration}/patch", get(get_patch))
         .route("/model", get(get_predictions))
         .route("/live", get(get_live))
-        .route("/actions", post(post_action))
-        .route("/openapi.json", get(|| async { json(&openapi::document()) }));
+        .route("/actions", post(post_action));
     Router::new()
         .route("/", get(get_page))
         .route("/login", get(login).head(refuse_head))

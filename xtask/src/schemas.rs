@@ -1,6 +1,5 @@
-//! Writes `schemas/*.json`, the output of `rgpu schema`, so that users and tools can read the
-//! formats without building anything. CI compares them with the types. The modules of the Python
-//! package that follow from the schemas and from the command line are written with them.
+//! Writes `schemas/*.json`, which `rgpu schema` prints, from the types of the documents, and the modules
+//! of the Python package that follow from the schemas and from the command line. CI compares both.
 
 use crate::command::{self, CommandError};
 use crate::workspace::Workspace;
@@ -9,85 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The documents that rgpu writes, by the names that `rgpu schema` accepts.
-const NAMES: &[&str] = &[
-    "profile",
-    "run",
-    "env",
-    "inputs",
-    "hotspots",
-    "trace",
-    "regions",
-    "compare",
-    "fan-out",
-    "disasm",
-    "code",
-    "build",
-    "disasm-diff",
-    "layout",
-    "layout-dump",
-    "layout-snapshot",
-    "plan",
-    "exec",
-    "remotes",
-    "host",
-    "doctor",
-    "collectives",
-    "rental",
-    "login",
-    "kernels",
-    "kernel",
-    "runs",
-    "jobs",
-    "cache",
-    "cleaned",
-    "exported",
-    "suite",
-    "suite-compare",
-    "targets",
-    "history",
-    "audit",
-    "expectations",
-    "reindexed",
-    "queue",
-    "queue-entry",
-    "loop",
-    "loop-worker",
-    "loop-reviewer",
-    "loop-progress",
-    "loop-check",
-    "loop-pruned",
-    "model-gpus",
-    "model-gpu",
-    "model-check",
-    "model-kernel",
-    "model-llm",
-    "model-comparison",
-    "model-collective",
-    "model-config",
-    "model-import",
-    "model-fit",
-    "model-reconcile",
-    "model-terms",
-    "model-card",
-    "dashboard-export",
-    "skill",
-    "kernel-toml",
-    "rgpu-toml",
-    "bench-toml",
-    "loop-toml",
-    "error",
-    "openapi",
-    "dashboard-openapi",
-];
-
 /// The modules of the Python package that `python/generate.py` writes.
 const PYTHON: &[&str] = &["_types.py", "_commands.py", "_commands.pyi", "_arguments.py", "aio.pyi"];
 
 /// The schemas could not be generated or are out of date.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchemaError {
-    /// The built `rgpu` failed to print a schema.
+    /// A program failed; for `--check`, also the test that compares the schemas.
     #[error(transparent)]
     Command(#[from] CommandError),
     /// A file could not be written.
@@ -107,22 +34,14 @@ pub(crate) enum Mode {
 
 /// Writes every schema, or reports the first that is out of date.
 pub(crate) fn all(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> {
-    let folder = workspace.root.join("schemas");
-    fs::create_dir_all(&folder)
-        .map_err(|source| SchemaError::Write { path: folder.clone(), source })?;
     // With the features of the whole workspace, for which the tests have compiled everything already.
-    command::run(workspace.cargo().args(["build", "--quiet", "--workspace", "--bins", "--tests"]))?;
-    for name in NAMES {
-        let path = folder.join(format!("{name}.json"));
-        let mut rgpu = Command::new(workspace.target.join("debug/rgpu"));
-        let schema = command::output(rgpu.args(["schema", name]))?;
-        match mode {
-            Mode::Write => {
-                fs::write(&path, schema).map_err(|source| SchemaError::Write { path, source })?;
-            }
-            Mode::Compare => compare(&path, &schema)?,
-        }
+    let mut test = workspace.cargo();
+    test.args(["test", "--quiet", "--workspace", "--lib", "cli::documents"]);
+    if mode == Mode::Write {
+        test.env("RGPU_WRITE_SCHEMAS", "1");
     }
+    command::run(&mut test)?;
+    command::run(workspace.cargo().args(["build", "--quiet", "--workspace", "--bins", "--tests"]))?;
     python(workspace, mode)
 }
 

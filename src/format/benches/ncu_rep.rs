@@ -6,8 +6,8 @@
 
 use std::hint::black_box;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use criterion::{Criterion, Throughput};
 use rgpu_format::ncu_rep::{NcuReadLimits, NcuReport};
 
 #[path = "../tests/it/ncu_rep/repeat.rs"]
@@ -30,36 +30,38 @@ fn all_metrics_and_instances(file: &[u8]) -> (usize, usize, f64) {
     (metrics, instances, sum)
 }
 
-fn read(criterion: &mut Criterion, packed: &[u8], plain: &[u8]) {
+/// How often each task is done; its median time is printed.
+const REPEATS: usize = 30;
+
+fn measure<T>(name: &str, task: impl Fn() -> T) {
+    let time = || {
+        let start = Instant::now();
+        black_box(task());
+        start.elapsed()
+    };
+    time();
+    let mut times: Vec<Duration> = (0..REPEATS).map(|_| time()).collect();
+    times.sort_unstable();
+    println!("{name:44} {:8.2} ms", times[REPEATS / 2].as_secs_f64() * 1e3);
+}
+
+fn read(packed: &[u8], plain: &[u8]) {
     let limits = NcuReadLimits::default();
     let (metrics, instances, _) = all_metrics_and_instances(plain);
     println!("{} bytes, {metrics} metrics, {instances} instances", plain.len());
-    let mut group = criterion.benchmark_group("ncu_rep");
-    group.sample_size(30);
-    group.throughput(Throughput::Bytes(plain.len() as u64));
-    group.bench_function("all metrics and instances, .ncu-rep", |bencher| {
-        bencher.iter(|| all_metrics_and_instances(black_box(plain)));
-    });
-    group.bench_function("all metrics and instances, .ncu-repz", |bencher| {
-        bencher.iter(|| all_metrics_and_instances(black_box(packed)));
-    });
-    group.bench_function("index and check alone", |bencher| {
-        bencher.iter(|| NcuReport::read(black_box(plain), &limits).map(|(r, _)| r.blocks()).ok());
+    measure("all metrics and instances, .ncu-rep", || all_metrics_and_instances(plain));
+    measure("all metrics and instances, .ncu-repz", || all_metrics_and_instances(packed));
+    measure("index and check alone", || {
+        NcuReport::read(plain, &limits).map(|(report, _)| report.blocks()).ok()
     });
     let Ok((report, _)) = NcuReport::read(plain, &limits) else { return };
     let all = || report.results().flat_map(|result| result.metrics());
-    group.bench_function("every metric with its unit", |bencher| {
-        bencher.iter(|| all().filter(|metric| metric.unit().is_some()).count());
-    });
-    group.bench_function("every ceiling", |bencher| {
-        let sections = || report.results().flat_map(|result| result.sections());
-        bencher.iter(|| sections().map(|section| section.rooflines().len()).sum::<usize>());
-    });
-    group.finish();
+    measure("every metric with its unit", || all().filter(|m| m.unit().is_some()).count());
+    let sections = || report.results().flat_map(|result| result.sections());
+    measure("every ceiling", || sections().map(|s| s.rooflines().len()).sum::<usize>());
 }
 
 fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
     let (packed, plain) = match std::env::var_os("RGPU_BENCH_NCU_REP") {
         Some(path) => {
             let file = std::fs::read(path).expect("RGPU_BENCH_NCU_REP names a report");
@@ -75,6 +77,5 @@ fn main() {
             (zstd::encode_all(plain.as_slice(), 3).expect("memory to compress into"), plain)
         }
     };
-    read(&mut criterion, &packed, &plain);
-    criterion.final_summary();
+    read(&packed, &plain);
 }
