@@ -1,6 +1,6 @@
 //! The failure that every command returns.
 //!
-//! Every module has its own thiserror enum beside the code that fails. At the top they become one
+//! Most modules have a thiserror enum beside the code that fails. At the top they become one
 //! [`Failure`]: what happened, where (host, tool, step, file, offset), why, and what to do next.
 //! `main` prints it, `--json` prints it as `rgpu.error/1`, and its [`Exit`] is the exit status.
 
