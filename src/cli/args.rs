@@ -24,9 +24,11 @@ Environment:
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE  colours, if --color is not given
 
 Documents, with `rgpu help NAME`:
-  readme  install  remotes  settings  configuration  kernel-toml  build  exec  bench  queue  loop
-  reading-a-profile  regions  ranks  tuning  ladders  formats  layout  model  dashboard  python  mcp
-  faults
+  readme  docs  install  commands  output  pytorch  settings  configuration  kernel-toml
+  reading-a-profile  regions  ranks  tuning  ladders  formats  exec  build  layout  model
+  bench  queue  loop  dashboard  python  mcp  faults
+  remotes  remotes-local  remotes-ssh  remotes-slurm  remotes-http  remotes-modal  remotes-wafer
+  evidence  evidence-programs  evidence-suites  evidence-ranks  evidence-remotes  evidence-install
 ";
 
 /// What stands below the commands in `rgpu --help`.

@@ -14,7 +14,8 @@ struct Page {
     text: &'static str,
 }
 
-/// The documents: README.md, those of docs/, and the keys of kernel.toml.
+/// The documents: README.md, those of docs/, and the keys of kernel.toml. A document in a folder of
+/// docs/ has that folder's name before its own.
 macro_rules! pages {
     ($($name:literal: $path:literal),+ $(,)?) => {
         &[$(Page { name: $name, text: include_str!(concat!("../../", $path)) }),+]
@@ -23,11 +24,19 @@ macro_rules! pages {
 
 const PAGES: &[Page] = pages! {
     "readme": "README.md",
+    "docs": "docs/README.md",
     "kernel-toml": "kernels/README.md",
     "bench": "docs/bench.md",
     "build": "docs/build.md",
+    "commands": "docs/commands.md",
     "configuration": "docs/configuration.md",
     "dashboard": "docs/dashboard.md",
+    "evidence-install": "docs/evidence/install.md",
+    "evidence-programs": "docs/evidence/programs.md",
+    "evidence-ranks": "docs/evidence/ranks.md",
+    "evidence-remotes": "docs/evidence/remotes.md",
+    "evidence-suites": "docs/evidence/suites.md",
+    "evidence": "docs/evidence/README.md",
     "exec": "docs/exec.md",
     "faults": "docs/faults.md",
     "formats": "docs/formats.md",
@@ -37,11 +46,19 @@ const PAGES: &[Page] = pages! {
     "loop": "docs/loop.md",
     "mcp": "docs/mcp.md",
     "model": "docs/model.md",
+    "output": "docs/output.md",
     "python": "docs/python.md",
+    "pytorch": "docs/pytorch.md",
     "queue": "docs/queue.md",
     "ranks": "docs/ranks.md",
     "reading-a-profile": "docs/reading-a-profile.md",
     "regions": "docs/regions.md",
+    "remotes-http": "docs/remotes/http.md",
+    "remotes-local": "docs/remotes/local.md",
+    "remotes-modal": "docs/remotes/modal.md",
+    "remotes-slurm": "docs/remotes/slurm.md",
+    "remotes-ssh": "docs/remotes/ssh.md",
+    "remotes-wafer": "docs/remotes/wafer.md",
     "remotes": "docs/remotes.md",
     "settings": "docs/settings.md",
     "tuning": "docs/tuning.md",
@@ -248,17 +265,27 @@ mod tests {
         texts.collect()
     }
 
+    /// The name of the page of a document in docs/: `remotes-ssh` for docs/remotes/ssh.md, and that of
+    /// its folder for a README.md.
+    fn page_name(path: &str) -> String {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+        let inner = Path::new(path).strip_prefix(folder).unwrap().with_extension("");
+        let words = inner.iter().map(|word| word.to_string_lossy().into_owned());
+        let words: Vec<String> = words.filter(|word| word != "README").collect();
+        if words.is_empty() { "docs".to_owned() } else { words.join("-") }
+    }
+
     #[test]
     fn every_document_is_a_page_and_every_hint_names_one() {
         let names: BTreeSet<&str> = PAGES.iter().map(|page| page.name).collect();
         for (path, _) in texts("docs") {
-            let stem = Path::new(&path).file_stem().unwrap().to_string_lossy().into_owned();
-            assert!(names.contains(stem.as_str()), "{path} is no page");
+            let name = page_name(&path);
+            assert!(names.contains(name.as_str()), "{path} is no page");
         }
         let root = Cli::command();
         let commands: Vec<&str> = root.get_subcommands().map(Command::get_name).collect();
         let hint = regex::Regex::new(r"rgpu help ([a-z][a-z-]*)").unwrap();
-        let path_of_document = regex::Regex::new(r"docs/[a-z-]+\.md").unwrap();
+        let path_of_document = regex::Regex::new(r"docs/[a-z/-]+\.md").unwrap();
         let mut hints = 0;
         for (path, text) in texts("src").into_iter().chain(texts("harness/templates")) {
             for found in hint.captures_iter(&text) {

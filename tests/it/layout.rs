@@ -545,12 +545,12 @@ fn the_real_dsl_agrees_with_the_formulas() {
 }
 
 #[test]
-fn the_first_examples_of_readme_and_help_have_a_result() {
+fn the_first_examples_of_documents_and_help_have_a_result() {
     let laptop = Laptop::new();
-    let readme =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/commands.md");
+    let page = std::fs::read_to_string(page).unwrap();
     let help = laptop.show("layout compose --help");
-    for (place, text) in [("README", readme), ("help", help)] {
+    for (place, text) in [("docs/commands.md", page), ("help", help)] {
         let begin = "rgpu layout compose ";
         let line = text.lines().map(str::trim).find(|line| line.starts_with(begin));
         let line = line.unwrap_or_else(|| panic!("no example in {place}: {text}"));

@@ -20,6 +20,7 @@ mod dashboard;
 mod deep;
 mod disasm;
 mod disasm_remote;
+mod document_examples;
 mod documents;
 mod editors;
 mod example;

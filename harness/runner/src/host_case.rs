@@ -117,7 +117,7 @@ impl<'a> ReferenceRun<'a> {
         }
     }
 
-    pub(crate) fn call(&self, library: &ReferenceLibrary) -> Result<()> {
+    pub(crate) fn call(&mut self, library: &ReferenceLibrary) -> Result<()> {
         library.run(&self.case)
     }
 

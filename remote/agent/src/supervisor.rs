@@ -2,7 +2,7 @@
 //!
 //! A connection starts it with the job's listening socket as standard input and the job's locked
 //! file as standard output. It leaves the session, adopts all descendants of its programs, and
-//! writes the event log. The terminal event is the last thing it writes.
+//! writes the event log. After the terminal event it only removes old jobs that exceed the quota.
 
 mod artifacts;
 mod capture;
@@ -160,7 +160,8 @@ pub(crate) struct Supervisor {
     gpu: Option<GpuLock>,
     logs: HashMap<(String, Stream), capture::StreamLog>,
     announced: AnnouncedFiles,
-    /// The process that ends the job if the supervisor is killed; `None` for a short job.
+    /// The process that ends the job if the supervisor is killed; `None` for a short job that holds no
+    /// GPU.
     guard: Option<GuardProcess>,
     /// When the job began, or when the last attempt to start a guard failed.
     started: Instant,

@@ -37,7 +37,6 @@ pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &Cop
         let ptx = copied.ptx.iter().cloned().chain(in_run("ptx")).collect();
         let sass = build.code.iter().flat_map(|input| &input.images);
         let sass = sass.flat_map(|image| &image.files).map(|file| folder.join(file)).collect();
-        tools.dedup();
         is_listed_by_rgpu = tools.first().is_some_and(|tool| tool.starts_with("rgpu"));
         let remark = if is_listed_by_rgpu { "  (no operands)" } else { "" };
         let lists: [(&str, Vec<PathBuf>, &str); 4] = [

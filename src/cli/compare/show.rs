@@ -1,4 +1,4 @@
-//! Prints a comparison and derives the exit status from it.
+//! The exit status of a comparison.
 
 use super::CompareArgs;
 use super::args::FailOn;

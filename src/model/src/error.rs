@@ -1,6 +1,6 @@
 //! The failure that every command returns.
 //!
-//! Every module has its own thiserror enum beside the code that fails. At the top they become one
+//! Most modules have a thiserror enum beside the code that fails. At the top they become one
 //! [`Failure`]: what happened, where (host, tool, step, file, offset), why, and what to do next.
 //! `main` prints it, `--json` prints it as `rgpu.error/1`, and its [`Exit`] is the exit status.
 
@@ -42,7 +42,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// All of them with their meanings, in the words of README and of `rgpu --help`.
+    /// All of them with their meanings, in the words of docs/output.md and of `rgpu --help`.
     pub const MEANINGS: [(Self, &'static str); 11] = [
         (Self::Done, "done, on whichever rung"),
         (
@@ -370,13 +370,13 @@ mod tests {
     }
 
     #[test]
-    fn readme_has_the_table_of_exit_statuses() {
-        let readme = include_str!("../../../README.md");
+    fn the_page_about_output_has_the_table_of_exit_statuses() {
+        let page = include_str!("../../../docs/output.md");
         let rows: String = Exit::MEANINGS
             .iter()
             .map(|(exit, meaning)| format!("| {} | {meaning} |\n", *exit as u8))
             .collect();
-        assert!(readme.contains(&format!("| exit | meaning |\n|---|---|\n{rows}")), "{rows}");
+        assert!(page.contains(&format!("| exit | meaning |\n|---|---|\n{rows}")), "{rows}");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl MathKind {
     /// Number of kinds; [`MathKind::index`] is below it.
     pub const COUNT: usize = 6;
 
-    /// The name of its narrowest usual format.
+    /// The name in tables and files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

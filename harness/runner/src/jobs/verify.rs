@@ -174,7 +174,7 @@ fn host_reference(
     library: &ReferenceLibrary,
     host: &HostCase<'_>,
 ) -> Result<Outputs> {
-    let run = ReferenceRun::new(host)?;
+    let mut run = ReferenceRun::new(host)?;
     let start = Instant::now();
     run.call(library)?;
     let ns = start.elapsed().as_nanos() as f64;
@@ -228,7 +228,7 @@ fn check_reference(
     case: &Case,
 ) -> Result<()> {
     let host = session.generate_case(case)?;
-    let run = ReferenceRun::new(&host)?;
+    let mut run = ReferenceRun::new(&host)?;
     run.call(check)?;
     run.check_complete()?;
     let (got, _) = device_reference(session, reference, &host)?;

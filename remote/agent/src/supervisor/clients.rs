@@ -1,5 +1,5 @@
-//! The supervisor's clients: their messages, the lease, cancellation and standard input. All of the
-//! supervisor's waiting happens here.
+//! The supervisor's clients: their messages, the lease, cancellation and standard input. The
+//! supervisor waits here, but for pauses of milliseconds.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,5 @@
-//! Locks a GPU for a job and checks that no other user's processes run on it. If that check fails,
-//! nothing runs.
+//! Locks a GPU for a job and checks that no process runs on it, unless the plan allows to share it. If
+//! that check fails, nothing runs.
 
 use std::collections::BTreeMap;
 use std::fs::File;

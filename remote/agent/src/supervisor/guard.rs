@@ -1,4 +1,5 @@
-//! The guard: a small process beside the supervisor of a job that runs longer than [`GUARD_AFTER`].
+//! The guard: a small process beside the supervisor of a job that holds a GPU, or that runs longer
+//! than [`GUARD_AFTER`].
 //!
 //! A supervisor can be killed (by the out-of-memory killer or an administrator) while no client is
 //! connected to notice. The guard waits for the end of a pipe that only the supervisor holds, kills
@@ -18,7 +19,7 @@ use crate::host_fault::{HostFault, IoContext};
 use crate::job::JobFolder;
 use crate::job_state::{JobState, settle};
 
-/// Shorter jobs run without a guard: starting a process takes a millisecond or two.
+/// Shorter jobs that hold no GPU run without a guard: starting a process takes a millisecond or two.
 pub(crate) const GUARD_AFTER: Duration = Duration::from_millis(500);
 
 /// How long a killed supervisor may take to exit. The kernel frees its memory first.

@@ -36,7 +36,7 @@ pub struct ModelCard {
     pub context: Option<u64>,
     /// The number format of the weights.
     pub dtype: Option<Dtype>,
-    /// The line of each value, from 1; the first line of the head for values of the head.
+    /// The line of each value, from 1; values of the head have line 1.
     pub lines: BTreeMap<&'static str, usize>,
     /// Fields of the head that rgpu does not know.
     pub unknown: Vec<String>,

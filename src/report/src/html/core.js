@@ -111,7 +111,7 @@ const color = at => `var(--c${at % 10})`;
 const resolved = at => getComputedStyle(document.documentElement).getPropertyValue("--c" + (at % 10)).trim();
 const themed = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 
-/** Calls back when the theme changes, because canvases store colours, not variables. */
+/** The functions that are called when the theme changes, because canvases store colours, not variables. */
 const repaint = [];
 
 /** A bar of `share` (0 to 1) as an element; its width is set through the object model, since the
