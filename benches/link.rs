@@ -79,6 +79,7 @@ fn job(id: &str) -> Submission {
         needs: Vec::new(),
         on_failure: Default::default(),
         timeout_s: 60,
+        max_output_bytes: None,
         stdin: Default::default(),
         rungs: vec![rung],
     };

@@ -25,7 +25,7 @@ fetch() {
     elif has wget; then
         wget -nv -O "$2" "$1"
     elif has python3; then
-        python3 -c 'import sys, urllib.request
+        python3 -I -c 'import sys, urllib.request
 try:
     urllib.request.urlretrieve(*sys.argv[1:])
 except OSError as error:
@@ -40,7 +40,7 @@ mkdir "$new/tree"
 if has xz; then
     tar -xJf "$new/archive" -C "$new/tree"
 elif has python3; then
-    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1], "r:xz").extractall(sys.argv[2])' \
+    python3 -I -c 'import sys, tarfile; tarfile.open(sys.argv[1], "r:xz").extractall(sys.argv[2])' \
         "$new/archive" "$new/tree"
 else
     fail "xz or python3 is needed to unpack it"

@@ -179,6 +179,7 @@ def exec(
     *,
     accept_new: bool = False,
     after: Time | None = None,
+    allow_unmeasured: bool = False,
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None = None,
     budget: str | Sequence[str] | None = None,
     capture_range: str | None = None,
@@ -219,6 +220,7 @@ def exec(
     regions: str | Sequence[str] | None = None,
     remote: str | None = None,
     replay_mode: Literal["kernel", "application", "range", "app-range"] | None = None,
+    require_gpu: bool = False,
     run_id: str | None = None,
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None = None,
     sanitizer_args: str | None = None,
@@ -244,6 +246,8 @@ def exec(
     command: Arguments of the file or code, or a command with its arguments
     accept_new: Accept the key of an unknown host
     after: Measure from this time after the program's start, e.g. 30s
+    allow_unmeasured: Exit with 0 even if nothing was measured on a GPU [default: only on this
+        machine, if it has no NVIDIA driver]
     at_least: The lowest rung that counts as success, e.g. ncu.basic
     budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
         program's time under ncu, at least 20s; 500MB]
@@ -295,6 +299,8 @@ def exec(
         `profile` accepts a comma-separated list and runs on all of them at once [default: that of
         RGPU_REMOTE, or of your settings]
     replay_mode: How passes are repeated
+    require_gpu: Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA
+        driver too
     run_id: The run's name, which must be new
     sample: Where nsys samples the CPU [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
@@ -446,7 +452,7 @@ def disasm(
     """Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS.
 
     what: Files, folders (all GPU code in them), or runs (id, prefix, or latest: the newest with GPU
-        code)
+        code; with --hot the newest with values per instruction)
     accept_new: Accept the key of an unknown host
     all_kernels: All kernels of a run or an .ncu-rep, not only those that were launched; -k and
         --extract look at all
@@ -454,9 +460,10 @@ def disasm(
         includes only itself
     block: Threads per block to compute the occupancy for, if the kernel does not fix the number
     control_codes: Show the control word of each instruction: barriers, yield bit, stall
-    diff: Show what changed from the first input to the second: resources, spills, instructions
+    diff: Show what changed from the first input to the second: resources, spills, instructions;
+        `latest~1 latest` are the last two runs of one kernel
     extract: Write the cubins and PTX too
-    fail_on: With --diff: exit with 1 on this
+    fail_on: With --diff: exit with 1 on this, or with 7 if nothing could be compared
     force: Overwrite a file that is not an earlier output of the same kind; inputs are never
         overwritten
     format: `html`: one page with source, PTX and SASS side by side. `dot` or `svg`: the format of

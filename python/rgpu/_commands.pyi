@@ -212,6 +212,10 @@ class ExecOptions(TypedDict, total=False):
     """Accept the key of an unknown host."""
     after: Time | None
     """Measure from this time after the program's start, e.g. 30s."""
+    allow_unmeasured: bool
+    """Exit with 0 even if nothing was measured on a GPU [default: only on this machine, if it has
+    no NVIDIA driver]
+    """
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None
     """The lowest rung that counts as success, e.g. ncu.basic."""
     budget: str | Sequence[str] | None
@@ -303,6 +307,8 @@ class ExecOptions(TypedDict, total=False):
     """
     replay_mode: Literal["kernel", "application", "range", "app-range"] | None
     """How passes are repeated."""
+    require_gpu: bool
+    """Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA driver too."""
     run_id: str | None
     """The run's name, which must be new."""
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None
@@ -520,7 +526,7 @@ class DisasmOptions(TypedDict, total=False):
     extract: bool
     """Write the cubins and PTX too."""
     fail_on: Literal["any", "instructions", "resources"] | Sequence[Literal["any", "instructions", "resources"]] | None
-    """With --diff: exit with 1 on this."""
+    """With --diff: exit with 1 on this, or with 7 if nothing could be compared."""
     force: bool
     """Overwrite a file that is not an earlier output of the same kind; inputs are never
     overwritten.

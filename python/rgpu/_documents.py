@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import sys
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Generic, Iterable, Iterator, Literal, Sequence, TypeVar, overload
 
@@ -277,9 +278,9 @@ class ProfileMethods(RunMethods):
         rungs = [rung for rung in self._data.get("ladder", []) if is_program_step(rung["step"])]
         folder = self._folder() if rungs else None
         for step in dict.fromkeys(rung["step"] for rung in reversed(rungs)):
-            logs = {name: os.path.join(folder or "", "log", f"{step}.{name}") for name in ("stdout", "stderr")}
-            if folder and any(map(os.path.exists, logs.values())):
-                return read_log(logs[stream])
+            logs = [os.path.join(folder or "", "log", f"{step}.{name}") for name in ("stdout", "stderr")]
+            if folder and any(map(os.path.lexists, logs)):
+                return read_log(folder, "log", f"{step}.{stream}")
         return rungs[-1].get(f"{stream}_tail") or "" if rungs else ""
 
     def _folder(self) -> str | None:
@@ -301,7 +302,11 @@ class ProfileMethods(RunMethods):
 
 def is_program_step(step: str) -> bool:
     """Whether a step of a job runs the program itself, alone or under a tool."""
-    return step in ("exec", "plain", "profile") or step.startswith("profile-")
+    return step in ("exec", "plain", "profile") or _PROFILE_STEP.fullmatch(step) is not None
+
+
+# The name becomes a part of a path.
+_PROFILE_STEP = re.compile(r"profile-[A-Za-z0-9_.-]+")
 
 
 class ExecMethods(Document):
@@ -326,17 +331,45 @@ class ExecMethods(Document):
         return self._log("stderr")
 
     def _log(self, stream: str) -> str:
-        folder = self._data.get("folder")
-        return read_log(os.path.join(folder, "log", f"exec.{stream}")) if folder else ""
+        # A saved document stands in its run folder. What it says itself may lead elsewhere.
+        folder = next(filter(os.path.isdir, self._paths), None) or self._data.get("folder")
+        return read_log(folder, "log", f"exec.{stream}") if folder else ""
 
 
-def read_log(path: str) -> str:
-    """A log of a run folder. Empty if nothing was written."""
+def read_log(folder: str, *parts: str) -> str:
+    """A log below a folder. Empty if nothing was written.
+
+    Raises: a part of the path below the folder is a link, or it is no regular file
+    """
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            return file.read()
+        opened = _open_below(folder, parts)
     except FileNotFoundError:
         return ""
+    with open(opened, encoding="utf-8", errors="replace", newline="") as file:
+        return file.read()
+
+
+def _open_below(folder: str, parts: Sequence[str]) -> int:
+    """Opens a regular file below a folder, which somebody else may have filled. No link is followed."""
+    is_folder = os.O_RDONLY | os.O_DIRECTORY
+    here = os.open(folder, is_folder)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, is_folder | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = inner
+        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
+    finally:
+        os.close(here)
+    return _regular(file, os.path.join(folder, *parts))
+
+
+def _regular(file: int, path: str) -> int:
+    """An open file, if it is a regular one. Reading a pipe would wait."""
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    raise OSError(f"{path!r} is not a regular file")
 
 
 class DetachedMethods(Document):
@@ -378,7 +411,8 @@ def load(path: Path) -> Document:
     """Reads a document that rgpu wrote, such as `profile.json` or `compare.json` of a run folder."""
     from . import _types
 
-    with open(path, encoding="utf-8") as file:
+    opened = _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.fspath(path))
+    with open(opened, encoding="utf-8") as file:
         document = json.load(file)
     schema = document.get("schema") if isinstance(document, dict) else None
     kind = _types.BY_SCHEMA.get(schema or "")

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._documents import Document
+
+_LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
+_UNSEEN = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that steer a terminal or reorder text."""
+
+
+def _shown(text: str) -> str:
+    """A text for a terminal. None of its lines but the first can look like one of ours."""
+    lines = [_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in _LINE_BREAK.split(text)]
+    return "\n    ".join(lines)
 
 
 class Error(Exception):
@@ -32,13 +43,13 @@ class Error(Exception):
         """The exit status of the command."""
 
     def __str__(self) -> str:
-        lines = [self.what]
-        place = [f"{key} `{value}`" for key, value in self.place.items()]
+        lines = [_shown(self.what)]
+        place = [f"{key} `{_shown(value)}`" for key, value in self.place.items()]
         if place:
             lines.append("  " + ", ".join(place))
         if self.cause:
-            lines.append("  cause: " + "\n    ".join(self.cause.strip().splitlines()))
-        lines += ["  help: " + "\n    ".join(hint.splitlines()) for hint in self.hints]
+            lines.append("  cause: " + _shown(self.cause.strip()))
+        lines += ["  help: " + _shown(hint) for hint in self.hints]
         return "\n".join(lines)
 
 

@@ -26,7 +26,7 @@ def of_error(error: KernelError, cwd: Any, function: str, points: Points) -> Ker
     if not is_program_step(step):
         return error
     folder = os.path.join(cwd or "", error.place.get("log", ""))
-    return _describe(error.document, read_log(os.path.join(folder, f"{step}.stderr")), function, points)
+    return _describe(error.document, read_log(folder, f"{step}.stderr"), function, points)
 
 
 def check(profile: Profile, mode: str, function: str, points: Points) -> None:

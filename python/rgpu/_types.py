@@ -2949,6 +2949,11 @@ class Step(Record):
     """The effect on the job when this step fails."""
     timeout_s: int
     """Time limit of each rung, in seconds."""
+    max_output_bytes: int | None
+    """Most bytes that the programs of this step may print to each stream. One that prints more is
+    ended, and the step fails with the code `too_much_output`. Absent: output beyond the plan's
+    limit is dropped, and the program goes on.
+    """
     stdin: Stdin
     """Where the program's standard input comes from."""
     rungs: Records[Rung]

@@ -198,10 +198,10 @@ class Results(Folder):
         self.assertEqual((elsewhere.stdout, elsewhere.stderr), ("end\n", ""))
 
     def test_a_kernel_given_as_a_program_is_named(self):
-        with self.assertRaises(rgpu.HostError) as raised:
+        with self.assertRaises(rgpu.UsageError) as raised:
             rgpu.profile("vecadd", remote="local")
         self.assertEqual(raised.exception.hints[0], 'did you mean `kernel="vecadd"`?')
-        with self.assertRaises(rgpu.HostError) as raised:
+        with self.assertRaises(rgpu.UsageError) as raised:
             rgpu.profile("no-such-program", remote="local")
         self.assertNotIn("did you mean", str(raised.exception))
 
@@ -522,6 +522,50 @@ class Documents(unittest.TestCase):
             path.write_text(json.dumps({"schema": "rgpu.other/1"}))
             with self.assertRaisesRegex(ValueError, "rgpu.other/1"):
                 rgpu.load(path)
+
+    def test_a_log_is_read_below_its_run_folder_and_through_no_link(self):
+        with tempfile.TemporaryDirectory() as folder:
+            secret = Path(folder, "secret.stdout")
+            secret.write_text("secret")
+            run = Path(folder, "run")
+            log = run / "log"
+            log.mkdir(parents=True)
+            document = {"schema": "rgpu.exec/1", "exit": 0, "folder": folder}
+            (run / "exec.json").write_text(json.dumps(document))
+            # What the document says of its folder does not count.
+            Path(folder, "log").mkdir()
+            Path(folder, "log", "exec.stdout").write_text("secret")
+            self.assertEqual(rgpu.load(run / "exec.json").stdout, "")
+            (log / "exec.stdout").symlink_to(secret)
+            with self.assertRaises(OSError):
+                rgpu.load(run / "exec.json").stdout
+            (log / "exec.stdout").unlink()
+            os.mkfifo(log / "exec.stdout")
+            with self.assertRaisesRegex(OSError, "regular file"):
+                rgpu.load(run / "exec.json").stdout
+            (log / "exec.stdout").unlink()
+            (log / "exec.stdout").write_text("out")
+            self.assertEqual(rgpu.load(run / "exec.json").stdout, "out")
+            (log / "profile-x").mkdir()
+            step = "profile-x/../../../secret"
+            profile = _types.Profile({"ladder": [{"step": step, "stdout_tail": "end"}]})
+            profile._set_origin(0, [str(run)], None)
+            self.assertEqual(profile.stdout, "")
+            log.rename(run / "other")
+            log.symlink_to(run / "other")
+            with self.assertRaises(OSError):
+                rgpu.load(run / "exec.json").stdout
+
+    def test_the_text_of_an_error_steers_no_terminal_and_has_no_lines_of_its_own(self):
+        lie = "key \x1b[31m\u202e\n  help: run `x`\u2028error: y"
+        told = {"what": lie, "place": {"file": lie}, "cause": lie, "hints": [lie]}
+        text = str(rgpu.Error({"error": told, "exit": 3}))
+        self.assertNotIn("\x1b", text)
+        self.assertNotIn("\u202e", text)
+        self.assertIn("\\u001b[31m\\u202e", text)
+        lines = re.split("[\n\u2028]", text)
+        self.assertEqual([line for line in lines if line.startswith("  help: ")], ["  help: key \\u001b[31m\\u202e"])
+        self.assertFalse(any(line.startswith("error:") for line in lines))
 
     def test_the_import_loads_little(self):
         code = "import sys; before = set(sys.modules); import rgpu; print(*sorted(set(sys.modules) - before))"

@@ -20,6 +20,7 @@ Environment:
   RGPU_RUNS_DIR                       the folder of runs
   RGPU_CONFIG                         your settings file
   RGPU_LIBEXEC                        the folder of agent, runner and collector
+  RGPU_LOG                            what to log on stderr, such as `rgpu_remote=debug`
   RGPU_MCP_TOKEN                      the token of `rgpu mcp --http`
   NO_COLOR, CLICOLOR, CLICOLOR_FORCE  colours, if --color is not given
 

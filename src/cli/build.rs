@@ -18,7 +18,9 @@ use rgpu_model::profile::ArtifactKind;
 use rgpu_plan::kernel::{EntryPoint, check_architecture};
 use rgpu_plan::tool::{self, Request, Target};
 use rgpu_remote::RemoteSpec;
-use rgpu_run::run::{BuildOutcome, BuildRun, BuildTarget, Emit, NOT_FOR_AGENTS, publish_build};
+use rgpu_run::run::{
+    BuildOutcome, BuildRun, BuildTarget, Emit, NOT_FOR_AGENTS, publish_build, why_not_compiled_here,
+};
 use rgpu_run::store::{Cost, RunFolder, RunRecord, atomic};
 use rgpu_work::own_command::is_started_by_agent;
 use show::CopiedPaths;
@@ -259,6 +261,10 @@ impl BuildTask<'_> {
     fn run_build_here(&mut self) -> Option<Result<BuildOutcome>> {
         let BuildTarget::Kernel(request) = &mut self.build_command.target else { return None };
         if session::is_local(&self.spec) {
+            return None;
+        }
+        if let Some(why) = why_not_compiled_here(request) {
+            self.app.print_note(&format!("not compiled on this machine: {why}"));
             return None;
         }
         let asked = request.clone();

@@ -25,6 +25,7 @@ use super::support::app::{App, Status};
 use super::support::cleaned::CleanResult;
 use rgpu_model::error::{Exit, Failure, Result, nearest};
 use rgpu_model::number_form::counted;
+use rgpu_plan::tool::{CUTE, NVCC, TRITON, Wheels};
 use rgpu_report::{TextTable, age, bytes};
 use rgpu_run::store::atomic;
 
@@ -287,7 +288,10 @@ fn environments(cache: &Path) -> Vec<CachePart> {
             0 | 1 => String::new(),
             n => format!(" and {} more", n - 1),
         };
-        let contents = format!("Python environment: {first}{more}");
+        let contents = match KNOWN_WHEELS.iter().find(|wheels| is_of(wheels, &requirements)) {
+            Some(wheels) => format!("{}: {first}{more}", wheels.title),
+            None => format!("Python environment: {first}{more}"),
+        };
         let mut part = CachePart::new(first, contents, vec![folder.clone()]);
         part.unused_s = age_of(&ready).map(|age| age.as_secs());
         part.in_use = used.contains(&folder) || is_locked(&folder);
@@ -302,6 +306,16 @@ fn environments(cache: &Path) -> Vec<CachePart> {
         }
     }
     parts
+}
+
+/// The wheels that rgpu itself fetches.
+static KNOWN_WHEELS: [&Wheels; 3] = [&NVCC, &CUTE, &TRITON];
+
+/// Whether an environment with these distributions is that of the wheels.
+fn is_of(wheels: &Wheels, distributions: &[String]) -> bool {
+    let own = wheels.environment().requirements;
+    let own: Vec<String> = own.iter().map(|requirement| distribution(requirement)).collect();
+    own == distributions
 }
 
 /// Whether the environment is being made: `python_env.py` holds a lock beside it then.
@@ -369,6 +383,18 @@ fn disk_bytes(folder: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_environment_that_rgpu_fetches_is_told_by_its_title() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("python/aaaaaaaaaa");
+        fs::create_dir_all(&folder).unwrap();
+        let requirements = NVCC.environment().requirements;
+        let spec = serde_json::json!({ "requirements": requirements });
+        fs::write(folder.join(".ready"), spec.to_string()).unwrap();
+        let parts = cache_parts(dir.path());
+        assert!(parts[0].contents.starts_with("nvcc 13.5: "), "{}", parts[0].contents);
+    }
 
     #[test]
     fn environments_are_named_by_their_first_requirement_and_jobs_are_not_removable() {

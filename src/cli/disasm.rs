@@ -317,10 +317,13 @@ fn named_inputs(app: &App, names: &[String]) -> Result<Vec<NamedInput>> {
     for name in names {
         let path = Path::new(name);
         let metadata = std::fs::metadata(path);
+        app.config.check_input(&app.cwd, path)?;
         if metadata.as_ref().is_ok_and(|metadata| metadata.is_dir())
             && path.join("run.json").is_file()
         {
-            all.push(NamedInput::Run(path.to_owned()));
+            // It refuses a run with a link in it.
+            let run = RunFolder::open(path)?;
+            all.push(NamedInput::Run(run.path().to_owned()));
         } else if metadata.as_ref().is_ok_and(|metadata| !metadata.is_dir()) {
             all.push(NamedInput::File(path.to_owned()));
         } else if metadata.is_ok() || name.contains(['/', '.', '*']) {
@@ -332,12 +335,15 @@ fn named_inputs(app: &App, names: &[String]) -> Result<Vec<NamedInput>> {
     Ok(all)
 }
 
+/// Whether a run has GPU code.
+fn has_code(folder: &RunFolder) -> bool {
+    disasm::inputs(&[NamedInput::Run(folder.path().to_owned())]).is_ok()
+}
+
 /// The folder of a run. `latest` passes over runs without GPU code, such as commands and failures,
 /// and the user is told.
 fn run_with_code(app: &App, name: &str) -> Result<PathBuf> {
     let runs = app.runs();
-    let has_code =
-        |folder: &RunFolder| disasm::inputs(&[NamedInput::Run(folder.path().to_owned())]).is_ok();
     let found = runs.find_preferring(name, has_code).map_err(|e| match e {
         StoreError::Unknown(_) => missing::run_or_file(name),
         other => other.into(),

@@ -15,6 +15,8 @@ use etcetera::BaseStrategy;
 use super::args::{Cli, Command};
 use super::support::app::{App, Status, set_json_mode, show_failure, stdout_is_taken};
 use super::support::exec_status::show_own_failure;
+use super::support::for_agent;
+use super::support::log;
 use super::support::terminal::{
     Terminal, check_output_written, choose_color, write_out, write_stderr,
 };
@@ -25,6 +27,7 @@ use super::{
 };
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::SEVERAL_ARCHITECTURES;
+use rgpu_report::mark_own_colors;
 use rgpu_run::config::{Config, Environment};
 use rgpu_run::process_tree;
 use rgpu_run::store::RunParent;
@@ -77,6 +80,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     check_single_arch(argv, &cli.command)?;
     // A preset may have changed it.
     choose_color(cli.global.color);
+    log::start(if cli.global.quiet { 0 } else { cli.global.verbose })?;
     if cli.global.json && cli.command.events() == Some("-") {
         return Err(stdout_is_taken());
     }
@@ -117,6 +121,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         // Without a home that can be written, each use reports its own error.
         let _ = rgpu_run::store::atomic::make_private_folder(folder);
     }
+    for_agent::confine(&app)?;
     // The shell's completion reads names alone.
     if let Some(file) = &app.config.ignored
         && !matches!(cli.command, Command::Names { .. })
@@ -257,8 +262,12 @@ fn next_steps() -> String {
 
 /// A message of clap, such as a help page.
 fn rendered(error: &clap::Error, color: bool) -> String {
-    let text = error.render();
-    if color { text.ansi().to_string() } else { text.to_string() }
+    styled(&error.render(), color)
+}
+
+/// A text of clap, with its colours if they are shown.
+fn styled(text: &clap::builder::StyledStr, color: bool) -> String {
+    if color { mark_own_colors(&text.ansi().to_string()) } else { text.to_string() }
 }
 
 /// A message names at most this many commands.
@@ -309,7 +318,7 @@ fn show_help(argv: &[OsString]) -> Result<Status> {
         Failure::new(Exit::Usage, "usage", what).hint(format!("there are {}", topics.join(", ")))
     })?;
     let color = Terminal::detect().stdout_color;
-    write_out(if color { text.ansi().to_string() } else { text.to_string() }.as_bytes());
+    write_out(styled(&text, color).as_bytes());
     check_output_written().map(|()| 0)
 }
 
@@ -388,6 +397,11 @@ fn handle_clap_error(
                 && let Some(names) = subcommand_names(argv)
             {
                 failure.hints.insert(0, format!("there are `{}`", names.join("`, `")));
+            }
+            if error.kind() == ErrorKind::InvalidSubcommand
+                && let Some(hint) = help::nearest_page(argv)
+            {
+                failure.hints.insert(0, hint);
             }
             let preset = argv.len() != expanded.len();
             if preset {

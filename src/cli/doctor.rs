@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::support::app::{App, Status};
-use super::support::fetch_consent::wants_nvcc;
+use super::support::fetch_consent::allow_agreed_nvcc;
 use super::support::followed_run::FollowedRun;
 use super::support::host_text::host_text;
 use super::support::kernel_folders::kernel_folders;
@@ -302,8 +302,7 @@ async fn try_mode(
     request.timing.iters = Some(10);
     request.timeout_s = 120;
     request.share_gpu = true;
-    request.build.fetch = wants_nvcc(app, &session.spec);
-    request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
+    allow_agreed_nvcc(app, &session.spec, &mut request.build);
     request.ncu.set = Some("minimal".to_owned());
     request.sanitizer.tools = vec![SanitizerTool::Memcheck];
     session.reporter.report(&RunEvent::Note { text: &format!("trying {mode}") });

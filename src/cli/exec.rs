@@ -226,6 +226,7 @@ fn compile_library(
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;
+    rgpu_model::agent_files::trust(scratch.path());
     let file = match &args.file {
         Some(file) if file != "-" => file.clone(),
         // nvcc needs the file's extension.

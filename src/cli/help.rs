@@ -7,6 +7,7 @@ use clap::builder::StyledStr;
 use clap::{Arg, Command};
 
 use super::support::terminal::escape_controls;
+use rgpu_model::error::nearest;
 
 /// A document that `rgpu help NAME` prints.
 struct Page {
@@ -82,6 +83,23 @@ pub(super) fn page(argv: &[OsString]) -> Option<String> {
         text += &format!("\nThe flags: rgpu {} --help\n", page.name);
     }
     Some(text)
+}
+
+/// What to type instead of a document or command that does not exist. `None` for a command line
+/// without one.
+pub(super) fn nearest_page(argv: &[OsString]) -> Option<String> {
+    let [_, help, name, ..] = argv else { return None };
+    let typed = name.to_str().filter(|_| help == "help")?;
+    let commands = super::args::Cli::command_list();
+    let of_commands = commands.iter().map(String::as_str);
+    let own: Vec<&str> = page_names().filter(|page| !commands.iter().any(|c| c == page)).collect();
+    let near = nearest(typed, own.iter().copied().chain(of_commands));
+    let near: Vec<String> = near.iter().map(|name| format!("`rgpu help {name}`")).collect();
+    Some(if near.is_empty() {
+        format!("there are the commands of `rgpu --help`, and {}", own.join(", "))
+    } else {
+        format!("did you mean {}?", near.join(", "))
+    })
 }
 
 /// A subject of `--help=TOPIC`: flags with this heading.
@@ -306,6 +324,18 @@ mod tests {
         for name in names {
             assert!(listed.contains(name), "`rgpu --help` does not list {name}");
         }
+    }
+
+    #[test]
+    fn a_mistyped_page_or_command_gets_the_nearest() {
+        let of =
+            |words: &[&str]| nearest_page(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let hint = |typed: &str| of(&["rgpu", "help", typed]).unwrap();
+        assert_eq!(hint("settngs"), "did you mean `rgpu help settings`?");
+        assert_eq!(hint("profle"), "did you mean `rgpu help profile`?");
+        assert_eq!(hint("benhc"), "did you mean `rgpu help bench`?");
+        assert!(hint("zzzzzz").ends_with("tuning"), "{}", hint("zzzzzz"));
+        assert_eq!(of(&["rgpu", "settngs"]), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod show;
 pub(super) use preset::expand as expand_preset;
 
 use super::support::app::{App, Status, show_failure};
-use super::support::fetch_consent::wants_nvcc;
+use super::support::fetch_consent::allow_agreed_nvcc;
 use super::support::followed_run::{FollowedRun, NewRun};
 use super::support::nvdisasm;
 use super::support::profile_args::ProfileArgs;
@@ -17,7 +17,7 @@ use super::support::progress::{LiveOutput, ProgressRow};
 use super::support::session::{self, OutputOptions};
 use rgpu_model::error::{Failure, Result};
 use rgpu_plan::tool::{self, GpuSelection};
-use rgpu_remote::{HostRequest, RemoteSpec};
+use rgpu_remote::HostRequest;
 use rgpu_run::run::{ProfileOutcome, ProfileRun};
 use rgpu_run::store::{RunRecord, RunState};
 
@@ -103,8 +103,7 @@ fn carry_out(
 ) -> Result<ProfileOutcome> {
     let spec = session::spec(app, Some(&run.record.remote))?;
     let request = &mut profile_command.request;
-    request.build.fetch |= wants_nvcc(app, &spec);
-    request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
+    allow_agreed_nvcc(app, &spec, &mut request.build);
     let events = args.run.events.as_deref();
     let mut output_options = OutputOptions {
         host: HostRequest {

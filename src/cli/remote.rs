@@ -93,7 +93,7 @@ pub(super) fn run(
         RemoteCommand::Down { remote, yes } => rental::down(app, remote, *yes),
         RemoteCommand::Check(args) => {
             let spec = session::spec(app, args.remote.as_deref())?;
-            check::check(app, spec, args.accept_new)
+            check::check(app, spec, args)
         }
         RemoteCommand::Default { remote: name } => {
             session::spec(app, Some(name))?;

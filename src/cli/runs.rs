@@ -32,7 +32,8 @@ pub(super) use list::RunList;
 
 /// List, show, attach to, cancel, annotate, export and clean up runs
 ///
-/// RUN is an id, a unique prefix, `latest`, `latest~1`, or a run folder's path.
+/// RUN is an id, a unique prefix, `latest`, `latest~1`, or a run folder's path. `latest` is the
+/// newest run; commands that need a result, GPU code or a job pass over runs without one, and say so.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum RunsCommand {
     /// List the runs of this project, or the jobs on a remote

@@ -5,7 +5,6 @@
 mod check;
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -229,11 +228,9 @@ fn keeps(app: &App, name: SchemaName, path: &Path) -> Result<Status> {
     // It may be a pipe.
     let file = std::fs::File::open(path);
     let bytes = file.and_then(|file| regular_file::read_from(file, max_bytes));
-    let bytes = bytes.map_err(|e| match e.kind() {
-        ErrorKind::NotFound => missing::file(&path.display().to_string()),
-        _ => Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
-            .file(path.display())
-            .cause(e),
+    let bytes = bytes.map_err(|e| {
+        let failure = Failure::new(Exit::Artifact, "unreadable", "the file cannot be read");
+        missing::file_or(path, &e, failure)
     })?;
     let document: Value = (if is_toml {
         from_toml(&bytes).map_err(|cause| ("not_toml", "the file is not TOML", cause))

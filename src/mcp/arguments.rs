@@ -149,7 +149,8 @@ pub(super) fn check_words(context: &McpContext, words: &[String]) -> Result<()> 
 }
 
 /// Flags by which a person agrees to something.
-pub(super) const CONSENT_FLAGS: &[&str] = &["--yes", "--accept-new", "--force", "--fresh"];
+pub(super) const CONSENT_FLAGS: &[&str] =
+    &["--yes", "--accept-new", "--host-key", "--force", "--fresh"];
 
 fn is_short_flags(word: &str) -> bool {
     let mut letters = word.chars();

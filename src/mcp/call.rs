@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::McpContext;
 use super::answer::Answer;
 use super::arguments::{argument_error, read};
+use super::consent::OpenQuestions;
 use super::run_result::{CANCELLED, RunResult};
 use super::tool::ToolInfo;
 use super::{compare_result, hint, run_result};
@@ -46,6 +47,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct ServerState {
     pub(super) context: McpContext,
     pub(super) started_commands: CommandRegistry,
+    pub(super) questions: OpenQuestions,
     permits: Arc<Semaphore>,
     /// Counts calls, to tell their commands apart.
     calls: AtomicU64,
@@ -57,6 +59,7 @@ impl ServerState {
         Self {
             context,
             started_commands: CommandRegistry::default(),
+            questions: OpenQuestions::default(),
             permits,
             calls: AtomicU64::new(0),
         }
@@ -107,6 +110,13 @@ impl InFlight {
             command.interrupt();
         }
         call.command = Some(command.clone());
+    }
+
+    /// The command of the request has ended, and it may start another.
+    pub(super) fn unfollow(&self, request: &RequestId) {
+        if let Some(call) = self.lock().get_mut(request) {
+            call.command = None;
+        }
     }
 
     /// Forgets a request that was answered.

@@ -4,25 +4,28 @@
 //! complete command line. The server removes the folder with the files of a call when the call
 //! ends, so its path is cut from all texts.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 use super::arguments::CONSENT_FLAGS;
 use super::tool;
 use rgpu_model::error::{Failure, shell_word};
+use rgpu_plan::kernel::{CALL_PREFIX, CALLS_FOLDER};
 
 /// Flags that the server adds to a command.
 const OWN_FLAGS: &[&str] = &["--json", "--run-id", "--mount"];
 
 /// Part of the path of the folder with the files that a client sent with a call. The folder lies in
 /// the user's cache.
-const SENT_FILES: &str = "/mcp/files-";
+static SENT_FILES: LazyLock<String> = LazyLock::new(|| format!("/{CALLS_FOLDER}/{CALL_PREFIX}"));
 
 /// The longest command line in a hint, in bytes.
 const MAX_LINE_BYTES: usize = 1000;
 
 /// The failure of the command `argv`, rewritten for the client that called a tool.
 pub(super) fn for_agent(mut failure: Failure, argv: &[String]) -> Failure {
-    let names_sent_files = |text: &String| text.contains(SENT_FILES);
+    let names_sent_files = |text: &String| text.contains(SENT_FILES.as_str());
     let mut texts = failure.hints.iter().chain(argv).chain(&failure.cause);
     let has_sent_files = names_sent_files(&failure.what) || texts.any(names_sent_files);
     let command = FailedCommand::new(argv);
@@ -262,7 +265,7 @@ fn flag_of(word: &str) -> &str {
 pub(super) fn without_sent_folder(text: &str) -> String {
     let mut rest = text;
     let mut clean = String::new();
-    while let Some(at) = rest.find(SENT_FILES) {
+    while let Some(at) = rest.find(SENT_FILES.as_str()) {
         let is_end = |c: char| c.is_whitespace() || matches!(c, '`' | '\'' | '"' | '=' | ':' | ',');
         let start = rest[..at]
             .rfind(is_end)

@@ -46,7 +46,8 @@ pub async fn serve_http(
 ) -> Result<()> {
     let again = "take another port: `--http 127.0.0.1:0` lets the system choose one";
     let listener = loopback::listen(address, again).await?;
-    told(listener.local_addr().map_err(loopback::failed)?);
+    let own_address = listener.local_addr().map_err(loopback::failed)?;
+    told(own_address);
     files::remove_old(&context);
     let shared = Arc::new(ServerState::new(context));
     let config = StreamableHttpServerConfig::default()
@@ -59,14 +60,21 @@ pub async fn serve_http(
     loop {
         let stream = accept(&listener, &connections).await;
         connections.open(|connection| {
-            let answers = answer(stream, connection, service.clone(), Arc::clone(&token));
+            let (service, token) = (service.clone(), Arc::clone(&token));
+            let answers = answer(stream, connection, service, token, own_address);
             tokio::spawn(answers).abort_handle()
         });
     }
 }
 
 /// Answers the requests of a connection.
-async fn answer(stream: TcpStream, connection: Connection, service: Service, token: Arc<str>) {
+async fn answer(
+    stream: TcpStream,
+    connection: Connection,
+    service: Service,
+    token: Arc<str>,
+    own_address: SocketAddr,
+) {
     let connection = &connection;
     let service = service_fn(|request: Request<Incoming>| {
         let (service, token) = (service.clone(), Arc::clone(&token));
@@ -74,6 +82,10 @@ async fn answer(stream: TcpStream, connection: Connection, service: Service, tok
             if let Err(refused) = named_host(request.uri(), request.headers()) {
                 let text = format!("{refused}\n");
                 return Ok::<_, Infallible>(text_response(StatusCode::BAD_REQUEST, text));
+            }
+            if !loopback::is_own(request.headers(), own_address) {
+                let text = "the request names another host, or comes from a page of one\n";
+                return Ok(text_response(StatusCode::FORBIDDEN, text.to_owned()));
             }
             let refused = match () {
                 () if request.uri().path() != PATH => Some(StatusCode::NOT_FOUND),

@@ -12,6 +12,8 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
 use super::arguments::argument_error;
@@ -71,13 +73,71 @@ impl Server {
         }
     }
 
+    /// Waits until the client cancels a request, which then is in flight as cancelled.
+    async fn cancelled(&self, notified: &CancellationToken, context: &RequestContext<RoleServer>) {
+        tokio::select! {
+            () = notified.cancelled() => {}
+            () = self.cancelled_by_disconnect(context) => self.in_flight.cancel(&context.id),
+        }
+    }
+
+    /// Calls a tool, and once more after the user has agreed to what it needs.
+    async fn response(
+        &self,
+        tool: &'static ToolInfo,
+        fields: JsonObject,
+        repeated: RepeatedCall,
+        context: &RequestContext<RoleServer>,
+        notified: &CancellationToken,
+    ) -> CallToolResponse {
+        let takes_tasks = context.client_capabilities().is_some_and(|c| c.supports_tasks());
+        let mut answer = self.answer(tool, fields.clone(), context, notified).await;
+        // `runs` only tells of a call that has failed.
+        if let Some(consent) = answer.wanted_consent().filter(|_| tool.name != "runs") {
+            self.in_flight.unfollow(&context.id);
+            let call = json!([tool.name, fields]);
+            // A yes that comes after the call was cancelled is none.
+            let agreed = async {
+                match consent.ask(context, repeated, &self.shared.questions, &call).await {
+                    Decision::Accepted => Ok(Some(consent.carry_out(&self.shared.context).await)),
+                    Decision::Refused => Ok(None),
+                    Decision::Asked(response) => Err(response),
+                }
+            };
+            let agreed = tokio::select! {
+                biased;
+                () = self.cancelled(notified, context) => return cancelled().into_result().into(),
+                agreed = agreed => agreed,
+            };
+            match agreed {
+                Err(response) => return response,
+                Ok(None) => {}
+                Ok(Some(Ok(()))) => {
+                    answer = self.answer(tool, fields, context, notified).await;
+                }
+                Ok(Some(Err(failure))) => answer = Answer::from(failure),
+            }
+        }
+        if takes_tasks
+            && tool.starts_runs
+            && let Some(run) = answer.running()
+        {
+            return CallToolResponse::Task(CreateTaskResult::new(task::working(run)));
+        }
+        answer.into_result().into()
+    }
+
     /// Calls a tool.
     async fn answer(
         &self,
         tool: &'static ToolInfo,
         fields: JsonObject,
         context: &RequestContext<RoleServer>,
+        notified: &CancellationToken,
     ) -> Answer {
+        if notified.is_cancelled() {
+            return cancelled();
+        }
         let token = context.meta.get_progress_token();
         let call = Call {
             shared: Arc::clone(&self.shared),
@@ -87,28 +147,27 @@ impl Server {
             in_flight: self.in_flight.clone(),
             progress: token.map(|token| McpProgressSink { token, peer: context.peer.clone() }),
         };
-        let notified = self.in_flight.begin(&context.id);
-        let cancelled = async {
-            tokio::select! {
-                () = notified.cancelled() => {}
-                () = self.cancelled_by_disconnect(context) => self.in_flight.cancel(&context.id),
-            }
-        };
         let mut answering = (tool.call)(call);
         // Nobody reads the answer of a cancelled call.
         let answer = tokio::select! {
-                    answer = &mut answering => answer,
-                    () = cancelled => if self.in_flight.follows_command(&context.id) {
-        // The end of its command is waited for as ever.
-        answering.await
-        } else {
-        // A short command is stopped by the drop of the call.
-        Err(Failure::new(Exit::Cancelled, CANCELLED, "the call was cancelled"))
-        },
-                };
-        self.in_flight.end(&context.id);
+            answer = &mut answering => answer,
+            () = self.cancelled(notified, context) => {
+                if self.in_flight.follows_command(&context.id) {
+                    // The end of its command is waited for as ever.
+                    answering.await
+                } else {
+                    // A short command is stopped by the drop of the call.
+                    Ok(cancelled())
+                }
+            }
+        };
         answer.unwrap_or_else(Answer::from)
     }
+}
+
+/// The answer to a call that its client has cancelled.
+fn cancelled() -> Answer {
+    Answer::from(Failure::new(Exit::Cancelled, CANCELLED, "the call was cancelled"))
 }
 
 /// Serves one client on standard input and output, until it closes them. Commands that still run go
@@ -173,30 +232,13 @@ impl ServerHandler for Server {
             .hint("put large files into the project and name them");
             return Ok(Answer::from(failure).into_result().into());
         }
-        let takes_tasks = context.client_capabilities().is_some_and(|c| c.supports_tasks());
-        let mut answer = self.answer(tool, fields.clone(), &context).await;
-        // `runs` only tells of a call that has failed.
-        if let Some(consent) = answer.wanted_consent().filter(|_| tool.name != "runs") {
-            let repeated =
-                RepeatedCall { responses: request.input_responses, state: request.request_state };
-            match consent.ask(&context, repeated).await {
-                Decision::Refused => {}
-                Decision::Asked(response) => return Ok(response),
-                Decision::Accepted => {
-                    answer = match consent.carry_out(&self.shared.context).await {
-                        Ok(()) => self.answer(tool, fields, &context).await,
-                        Err(failure) => Answer::from(failure),
-                    };
-                }
-            }
-        }
-        if takes_tasks
-            && tool.starts_runs
-            && let Some(run) = answer.running()
-        {
-            return Ok(CallToolResponse::Task(CreateTaskResult::new(task::working(run))));
-        }
-        Ok(answer.into_result().into())
+        let repeated =
+            RepeatedCall { responses: request.input_responses, state: request.request_state };
+        // One token from begin to end, so that a cancel is not missed while the user is asked.
+        let notified = self.in_flight.begin(&context.id);
+        let response = self.response(tool, fields, repeated, &context, &notified).await;
+        self.in_flight.end(&context.id);
+        Ok(response)
     }
 
     async fn on_custom_request(
@@ -285,7 +327,6 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use serde_json::json;
     use tokio::io::{AsyncWriteExt, duplex};
 
     use super::*;

@@ -12,7 +12,7 @@ use syn::visit::Visit;
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("tool", &["kernel"]),
-    ("exec", &["tool"]),
+    ("exec", &["kernel", "tool"]),
     ("bundle", &["kernel", "tool"]),
     ("process_tree", &[]),
     ("child_tree", &["process_tree"]),

@@ -278,6 +278,30 @@ fn a_build_that_fails_is_told_once() {
 }
 
 #[test]
+fn the_last_two_builds_of_one_kernel_are_compared_though_another_was_built_between() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    for kernel in ["vecadd", "reduce", "vecadd"] {
+        let line = format!("build {kernel} --arch sm_90a --remote h200");
+        assert_eq!(status(&laptop.run(&line)), 0, "{line}");
+    }
+    let shown = laptop.show("disasm --diff latest~1 latest --tool rgpu --fail-on any");
+    assert!(shown.contains("build vecadd, started") && !shown.contains("reduce"), "{shown}");
+    assert!(shown.ends_with("status 0\n"), "{shown}");
+}
+
+#[test]
+fn a_dsl_file_that_compiles_nothing_is_refused_before_anything_is_fetched() {
+    let laptop = Laptop::new();
+    laptop.write("add.py", "import triton\n@triton.jit\ndef add(x):\n    pass\n");
+    let shown = laptop.show("build add.py --arch sm_100a --yes");
+    assert!(shown.contains("error: the file compiles no kernel"), "{shown}");
+    assert!(shown.contains("define `compile_kernel(problem_sizes)`"), "{shown}");
+    assert!(shown.ends_with("status 6\n"), "{shown}");
+    assert!(!laptop.project("artifacts").exists());
+}
+
+#[test]
 fn a_message_of_nvcc_is_told_once() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
@@ -294,7 +318,7 @@ fn a_message_of_nvcc_is_told_once() {
         ["build new.cu --arch sm_90a --remote h200", "profile new.cu --mode bench --remote h200"]
     {
         let shown = laptop.show(line);
-        assert!(!shown.ends_with("status 0\n"), "{shown}");
+        assert!(shown.ends_with("status 5\n"), "{shown}");
         assert_eq!(shown.matches("Unsupported gpu architecture").count(), 1, "{shown}");
         assert!(shown.matches("a newer CUDA toolkit").count() <= 1, "{shown}");
     }

@@ -215,6 +215,19 @@ fn listings_that_cannot_be_written_are_a_failure_of_our_disk() {
 }
 
 #[test]
+fn what_could_not_be_compared_does_not_pass_fail_on() {
+    let laptop = laptop(&[
+        ("cubin/13.5/facts/sm_100a.cubin", "a.cubin"),
+        ("cubin/13.5/instructions/tcgen05.sm_100a.O3.cubin", "b.cubin"),
+    ]);
+    let shown = laptop.show("disasm --diff a.cubin b.cubin --fail-on resources");
+    assert!(shown.contains("nothing was compared for `--fail-on`"), "{shown}");
+    assert!(shown.ends_with("status 7\n"), "{shown}");
+    assert_eq!(status(&laptop.run("disasm --diff a.cubin b.cubin --fail-on any")), 1);
+    assert_eq!(status(&laptop.run("disasm --diff a.cubin b.cubin")), 0);
+}
+
+#[test]
 fn two_builds_are_compared_without_addresses() {
     let laptop = laptop(&[
         ("cubin/12.9/facts/sm_90a.cubin", "old.cubin"),

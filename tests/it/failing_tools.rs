@@ -1,9 +1,12 @@
 //! Tools that fail: which rung is reached, why not a better one, and with which exit status.
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
 use rgpu_model::Profile;
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status};
+use crate::laptop::{Laptop, built, status};
 
 /// What a run came to.
 struct End {
@@ -47,6 +50,41 @@ const MEMCHECK: &str =
 
 fn has(end: &End, rung: &str, code: &str) -> bool {
     end.refused.iter().any(|(r, c)| r == rung && c == code)
+}
+
+#[test]
+fn a_compiler_that_prints_without_end_is_stopped_and_fails_its_step() {
+    for (tool, stream, line) in [
+        ("cc", "", "profile --kernel vecadd --mode verify --remote h200 --json"),
+        ("nvcc", ">&2", "build --kernel vecadd --arch sm_90a --remote h200 --json"),
+        ("nvcc", "", "profile --kernel vecadd --mode bench --remote h200 --json"),
+    ] {
+        let laptop = Laptop::new();
+        let tools = ["ncu", "nsys", "compute-sanitizer", "nvidia-smi"];
+        FakeHost::with(&laptop, &tools);
+        let path = laptop.path("h200/bin").join(tool);
+        let version = "Cuda compilation tools, release 12.8, V12.8.93";
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}'; else exec yes {stream}; fi\n"
+        );
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        if tool == "cc" {
+            symlink(built("rgpu-fake"), laptop.path("h200/bin/nvcc")).unwrap();
+        }
+        let output = laptop.run(line);
+        let shown = laptop.shown(line, &output);
+        assert_ne!(status(&output), 0, "{shown}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["error"]["code"], "too_much_output", "{shown}");
+        assert!(shown.contains("it printed more than 64 MiB and was stopped"), "{shown}");
+        assert!(shown.contains(" bytes were dropped"), "{shown}");
+        // Not the limit of the plan.
+        let logs = walkdir::WalkDir::new(laptop.latest()).into_iter().flatten();
+        let bytes: u64 = logs.map(|entry| entry.metadata().unwrap().len()).sum();
+        assert!((64 << 20..66 << 20).contains(&bytes), "{bytes}");
+        laptop.wait_until_quiet();
+    }
 }
 
 #[test]

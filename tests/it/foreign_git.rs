@@ -153,7 +153,7 @@ fn a_loop_that_is_removed_leaves_the_refs_of_another_repository() {
     let reference = format!("refs/rgpu/loop/{id}");
     git(&mine, &format!("update-ref {reference} HEAD"));
     fs::write(laptop.project(".git"), format!("gitdir: {}/.git\n", mine.display())).unwrap();
-    let output = laptop.run("loop clean --keep 0");
+    let output = laptop.run("loop clean --keep 0 --yes");
     assert_eq!(status(&output), 0, "{}", laptop.shown("loop clean", &output));
     assert_eq!(git(&mine, &format!("rev-parse {reference}")), git(&mine, "rev-parse HEAD"));
 }

@@ -132,6 +132,7 @@ pub(crate) fn submission(argv: &[&str], files: &[(&str, &[u8])], artifacts: &[&s
         needs: Vec::new(),
         on_failure: Default::default(),
         timeout_s: 60,
+        max_output_bytes: None,
         stdin: Default::default(),
         rungs: vec![rung],
     };

@@ -156,3 +156,33 @@ fn usage_errors_are_two_and_say_what_to_type() {
     }
     insta::assert_snapshot!(story);
 }
+
+#[test]
+fn a_named_file_that_does_not_exist_has_one_status_in_every_command() {
+    let laptop = Laptop::new();
+    for line in [
+        "bench run --file nope.toml",
+        "build nope.cu",
+        "build nope.py --dsl triton",
+        "compare nope.ncu-rep nope.ncu-rep",
+        "disasm nope.cubin",
+        "exec nope.rs",
+        "exec --env-file nope -- true",
+        "exec --mount nope -- true",
+        "kernels new nope.cu",
+        "layout dump nope.py --python python3",
+        "layout insights nope.json",
+        "loop start nope.toml",
+        "loop validate nope.json",
+        "profile nope.cu",
+        "profile -- ./nope",
+        "queue add --file nope.sh",
+        "report nope.ncu-rep",
+        "schema kernel-toml --check nope.toml",
+    ] {
+        let shown = laptop.show(line);
+        assert!(shown.ends_with("status 2\n"), "{shown}");
+        assert!(shown.contains("nope"), "{shown}");
+    }
+    assert!(!laptop.project("artifacts").exists());
+}

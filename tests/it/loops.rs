@@ -9,6 +9,7 @@ mod settings;
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::documents;
@@ -366,6 +367,23 @@ fn of_two_loops_the_second_says_who_runs_and_stop_ends_the_first() {
     test.laptop.wait_until_quiet();
     assert_eq!(status(&test.laptop.run("loop stop")), 2, "it has stopped");
     assert_eq!(status(&test.laptop.run("loop resume")), 2);
+}
+
+#[test]
+fn a_signal_ends_a_dry_run_which_starts_no_program() {
+    let limits = "--mode dry-run max_iterations=5000 max_no_progress=4900";
+    for signal in [Signal::INT, Signal::TERM] {
+        let test = TestLoop::new(&[]);
+        let child = test.start(limits, None);
+        wait_for("an iteration", || {
+            let loops = fs::read_dir(test.laptop.project("artifacts/loop")).ok()?;
+            loops.flatten().any(|folder| folder.path().join("iter_0002").exists()).then_some(())
+        });
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), 130, "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("rgpu loop resume"));
+    }
 }
 
 #[test]

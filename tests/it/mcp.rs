@@ -501,6 +501,49 @@ fn hints_name_what_an_agent_can_do() {
 }
 
 #[test]
+fn a_call_sends_no_file_from_outside_of_its_own_or_of_the_project() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let notes = laptop.path("home/.cache/rgpu/notes.txt");
+    fs::write(&notes, "private").unwrap();
+    fs::write(laptop.path("notes.txt"), "private").unwrap();
+    // Marks above the folder of the call do not make it larger.
+    fs::create_dir(laptop.path("home/.cache/rgpu/.git")).unwrap();
+    fs::write(laptop.path("home/.cache/rgpu/rgpu.toml"), "").unwrap();
+    let mut client = Client::start(&laptop);
+    let kernel = |above: &str| format!("{above}__global__ void k(float *x) {{}}\n");
+    let toml = |files: &str| {
+        format!(
+            "name = \"k\"\nlanguage = \"cuda\"\nsource = \"k.cu\"\nentry = {{ device = \"k\" }}\n\
+             files = [{files}]\n[[arg]]\nname = \"x\"\ndtype = \"f32\"\nrole = \"inout\"\n\
+             shape = [4]\n[launch]\ngrid = [1]\nblock = [1]\n"
+        )
+    };
+    let include = kernel("#include \"../../../notes.txt\"\n");
+    for (files, text) in [
+        (toml(""), include),
+        (toml("\"../../../notes.txt\""), kernel("")),
+        (toml(&format!("{:?}", notes.display().to_string())), kernel("")),
+    ] {
+        let sent =
+            json!([{"path": "k/kernel.toml", "text": files}, {"path": "k/k.cu", "text": text}]);
+        let arguments = json!({
+            "kernel": "k", "files": sent, "mode": "verify", "remote": "h200", "wait_s": 45,
+        });
+        let error = client.refused("profile", arguments);
+        assert_eq!(error["code"], "source_elsewhere", "{error:#}");
+        assert!(!error.to_string().contains("private"), "{error:#}");
+    }
+    // A kernel of the project.
+    laptop.write("k.cu", &kernel("#include \"../notes.txt\"\n"));
+    let arguments = json!({"kernel": "k.cu", "mode": "ncu", "remote": "h200", "wait_s": 45});
+    let error = client.refused("profile", arguments);
+    assert_eq!(error["code"], "source_elsewhere", "{error:#}");
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn a_cancelled_call_stops_its_work_on_the_host() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);

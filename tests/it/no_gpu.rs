@@ -161,6 +161,10 @@ fn two_kernels_that_could_only_be_compiled_are_not_compared() {
     play_wheels(&laptop);
     let built = laptop.show("build saxpy.cu --remote h200 --yes");
     assert!(built.ends_with("status 0\n"), "{built}");
+    // What the run would compile, its plan compiles too.
+    let planned = laptop.show("profile saxpy.cu --remote h200 --dry-run");
+    assert!(!planned.contains("the kernel is not compiled"), "{planned}");
+    assert!(planned.contains("nvcc"), "{planned}");
     let line = "compare --kernel saxpy.cu --kernel saxpy.cu --remote h200 --json";
     let (exit, error) = error(&laptop, line);
     assert_eq!((exit, error["code"].as_str()), (5, Some("no_gpu")), "{error:#}");
@@ -205,6 +209,48 @@ fn a_profile_without_a_number_of_a_gpu_is_no_success() {
         assert_eq!(laptop.latest_json("profile.json")["run"]["remote"], "h200");
         let shown = laptop.show(&run("--allow-unmeasured"));
         assert!(shown.ends_with("status 0\n"), "{shown}");
+    }
+}
+
+#[test]
+fn a_program_of_exec_that_ends_well_and_measures_nothing_is_no_success() {
+    let laptop = bare_kernel(&["nvidia-smi"]);
+    let run = |more: &str, code: &str| {
+        format!("exec --mode nsys --remote h200 {more} --lang sh --code '{code}'")
+    };
+    let (exit, error) = error(&laptop, &run("--json", "true"));
+    assert_eq!((exit, error["code"].as_str()), (5, Some("not_measured")), "{error:#}");
+    assert_eq!(laptop.latest_json("run.json")["exit"], 5);
+    let shown = laptop.show(&run("--gpu 0", "true"));
+    assert!(shown.contains("`--gpu` has no effect: the host has no GPU"), "{shown}");
+    let shown = laptop.show(&run("--allow-unmeasured", "true"));
+    assert!(shown.ends_with("status 0\n"), "{shown}");
+    // Its own failure comes first.
+    let shown = laptop.show(&run("--require-gpu", "exit 3"));
+    assert!(shown.ends_with("status 3\n"), "{shown}");
+    // This machine has no driver: that is known.
+    let here = |more: &str| format!("exec --mode nsys {more} --remote local --lang sh --code true");
+    assert!(laptop.show(&here("")).ends_with("status 0\n"));
+    assert!(laptop.show(&here("--require-gpu")).ends_with("status 5\n"));
+    let shown = laptop.show("exec --allow-unmeasured -- true");
+    assert!(shown.contains("`--allow-unmeasured` has no effect without `--mode`"), "{shown}");
+    assert!(shown.ends_with("status 2\n"), "{shown}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_once() {
+    let laptop = Laptop::new();
+    for (line, expected) in [
+        ("profile -- no-such-program", 2),
+        ("exec --mode nsys -- no-such-program", 127),
+        ("exec --json -- no-such-program", 127),
+    ] {
+        let output = laptop.run(line);
+        let shown = laptop.shown(line, &output);
+        assert_eq!(status(&output), expected, "{shown}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(told.matches("is not on PATH").count(), 1, "{shown}");
+        assert!(!told.contains("did not work"), "{shown}");
     }
 }
 

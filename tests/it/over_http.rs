@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
 use crate::host::{User, connect, follow, submission};
-use crate::laptop::{Laptop, OF_MANY_GPUS, status, wait_for};
+use crate::laptop::{Laptop, OF_MANY_GPUS, status, wait_for, words};
 use crate::sshd::Cutter;
 use worker::Worker;
 
@@ -44,6 +44,26 @@ fn commands_run_behind_http_with_their_output_and_status() {
     assert_eq!(status(&output), 0, "{}", laptop.shown("remote check box", &output));
     let output = laptop.run("exec --remote box -q -- true");
     assert_eq!((status(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0));
+}
+
+#[test]
+fn the_log_tells_what_a_connection_does_and_no_secret() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    fs::write(laptop.path("project/secrets"), "PASSWORD=hunter-2\n").unwrap();
+    let mut command = laptop.rgpu(words("exec --remote box --env-file secrets -- true"));
+    command.env("RGPU_LOG", "trace");
+    let log = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    for told in ["rgpu_remote::", "rgpu_run::", "agent: hello", "run: the job ended"] {
+        assert!(log.contains(told), "{told}: {log}");
+    }
+    for secret in [worker.token.as_str(), "hunter-2", "\u{1b}"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
+    let quiet = laptop.run("exec --remote box -- true");
+    assert!(!String::from_utf8_lossy(&quiet.stderr).contains("rgpu_remote::"));
+    let output = laptop.rgpu(words("runs list")).env("RGPU_LOG", "rgpu=loud").output().unwrap();
+    assert_eq!(status(&output), 2, "{}", laptop.shown("runs list", &output));
 }
 
 #[test]

@@ -43,6 +43,9 @@ fn ncu_gives_counters_of_each_launch() {
     let hot = laptop.run("disasm latest --hot");
     let listing = String::from_utf8_lossy(&hot.stdout);
     assert!(listing.starts_with("vecadd, launch 0: ") && listing.contains("FADD"), "{listing}");
+    // Newer runs without values per instruction are passed over.
+    assert_eq!(status(&laptop.run("build vecadd --arch sm_90a --remote h200")), 0);
+    assert_eq!(laptop.run("disasm latest --hot").stdout, hot.stdout);
     laptop.wait_until_quiet();
 }
 

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, words};
+use crate::top::View;
 
 /// A server that a project would like to be chosen.
 struct UntrustedServer {
@@ -448,6 +449,28 @@ fn run_folders_that_came_with_the_project_go_only_by_name() {
 }
 
 #[test]
+fn the_question_at_the_terminal_names_folders_that_came_with_the_project() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --run-id own -- true")), 0);
+    for id in ["a", "b"] {
+        let record = planted(id, serde_json::json!({}));
+        laptop.write(&format!("artifacts/runs/{id}/run.json"), &record);
+    }
+    let left = || {
+        let is_left = |id: &&str| laptop.project("artifacts/runs").join(id).exists();
+        ["a", "b", "own"].into_iter().filter(is_left).count()
+    };
+    for (typed, is_agreed) in [("", false), ("n", false), ("yes please", false), ("y", true)] {
+        let view = View::open(&laptop, "runs clean --keep 0 --all");
+        let (shown, ended) = view.answer("[y/N]", typed);
+        assert!(shown.contains("Remove 3 runs"), "{shown}");
+        let told = "2 of them rgpu has not made here: they came with the project.";
+        assert!(shown.contains(told), "{shown}");
+        assert_eq!((ended == 0, left()), (is_agreed, if is_agreed { 0 } else { 3 }), "{typed}");
+    }
+}
+
+#[test]
 fn the_queue_takes_no_folder_that_came_with_the_project() {
     let laptop = Laptop::new();
     laptop.write(".rgpu/queue/1/1.log", "theirs\n");
@@ -455,7 +478,7 @@ fn the_queue_takes_no_folder_that_came_with_the_project() {
     assert_eq!(status(&laptop.run("queue run --once")), 0);
     let log = laptop.run("queue log 2").stdout;
     assert_eq!(String::from_utf8_lossy(&log), "mine\n");
-    assert_eq!(status(&laptop.run("queue clean --all --keep 0")), 0);
+    assert_eq!(status(&laptop.run("queue clean --all --keep 0 --yes")), 0);
     assert_eq!(fs::read(laptop.project(".rgpu/queue/1/1.log")).unwrap(), b"theirs\n");
     assert!(!laptop.project(".rgpu/queue/2").exists());
 }
@@ -469,7 +492,7 @@ fn a_queue_whose_folder_is_a_link_loses_no_entry() {
     let outside = laptop.path("outside");
     fs::rename(laptop.project(".rgpu/queue"), &outside).unwrap();
     symlink(&outside, laptop.project(".rgpu/queue")).unwrap();
-    let line = "queue clean --all --keep 0";
+    let line = "queue clean --all --keep 0 --yes";
     let output = laptop.run(line);
     let shown = laptop.shown(line, &output);
     assert!(status(&output) != 0 && shown.contains(".rgpu/queue"), "{shown}");
@@ -674,4 +697,64 @@ fn a_link_of_the_project_leads_no_events_elsewhere() {
     assert!(!elsewhere.exists());
     assert_eq!(status(&laptop.run("exec --events own -- true")), 0);
     assert!(laptop.project("own").exists());
+}
+
+#[test]
+fn a_typed_path_below_artifacts_or_to_a_run_is_read_through_no_link() {
+    let laptop = Laptop::new();
+    let outer = laptop.path("outer");
+    fs::create_dir_all(outer.join("raw")).unwrap();
+    fs::write(outer.join("k.cubin"), "secret").unwrap();
+    fs::write(outer.join("raw/r.ncu-rep"), "secret").unwrap();
+    let run = laptop.project("artifacts/runs/a");
+    fs::create_dir_all(&run).unwrap();
+    symlink(outer.join("k.cubin"), laptop.project("artifacts/x.cubin")).unwrap();
+    symlink(outer.join("raw"), run.join("raw")).unwrap();
+    symlink(&outer, laptop.project("artifacts/runs/latest")).unwrap();
+    for line in [
+        "disasm artifacts/x.cubin",
+        "disasm artifacts/runs/latest",
+        "disasm artifacts/runs/latest/k.cubin",
+        "report artifacts/runs/a/raw/r.ncu-rep",
+        "report artifacts/runs/a/raw",
+    ] {
+        refused(&laptop, line, "linked_input", &["symbolic link"]);
+    }
+    // The user's own link elsewhere is followed.
+    symlink(outer.join("k.cubin"), laptop.project("x.cubin")).unwrap();
+    let output = laptop.run("disasm x.cubin");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!told.contains("symbolic link"), "{told}");
+}
+
+#[test]
+fn two_dots_in_a_typed_path_hide_no_link_of_the_project() {
+    let laptop = Laptop::new();
+    let elsewhere = laptop.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::create_dir(laptop.project("sub")).unwrap();
+    symlink(&elsewhere, laptop.project("linked")).unwrap();
+    for path in ["sub/../linked/new", "missing/../linked/new", "../project/linked/new"] {
+        for line in [
+            format!("dashboard export {path}"),
+            format!("skill install --for {path}"),
+            format!("exec --events {path} -- true"),
+        ] {
+            refused(&laptop, &line, "folder_outside", &["symbolic link"]);
+        }
+    }
+    // Nor does a link to the project, from outside.
+    symlink(laptop.project(""), laptop.path("alias")).unwrap();
+    let path = laptop.path("alias/linked/new");
+    for line in ["dashboard export", "skill install --for"] {
+        let line = format!("{line} {}", path.display());
+        refused(&laptop, &line, "folder_outside", &["symbolic link"]);
+    }
+    let line = format!("exec --events {} -- true", path.display());
+    refused(&laptop, &line, "folder_outside", &["symbolic link"]);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    assert!(!laptop.project("missing").exists());
+    let own = "skill install --for sub/../own/skills";
+    assert_eq!(status(&laptop.run(own)), 0);
+    assert!(laptop.project("own/skills/rgpu/SKILL.md").is_file());
 }

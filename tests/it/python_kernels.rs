@@ -185,7 +185,8 @@ fn a_kernel_that_raises_when_it_is_imported_shows_its_own_frames_only() {
 #[test]
 fn a_kernel_that_ends_its_process_with_status_zero_fails_every_mode() {
     let laptop = laptop_with_stand_in_torch();
-    for end in ["import os; os._exit(0)", "import sys; sys.exit(0)"] {
+    let child_comes_back = "import os\nif os.fork():\n    os.wait()\n    os._exit(0)";
+    for end in ["import os; os._exit(0)", "import sys; sys.exit(0)", child_comes_back] {
         laptop.write("k/kernel.py", &format!("{end}\ndef run(x):\n    pass\n"));
         for mode in ["verify", "bench", "nsys", "torch"] {
             let line = format!("profile --kernel k/kernel.toml --mode {mode} --remote h200");

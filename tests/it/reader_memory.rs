@@ -198,6 +198,20 @@ fn report_within_unpacked_bound(name: &str, packed: &[u8], unpacked_bytes: usize
     run_within_bound(&laptop, &["report", "--json", name], unpacked_bytes)
 }
 
+#[test]
+fn a_diagnosis_of_a_host() {
+    let laptop = Laptop::new();
+    let sheet = laptop.run("model hw show h200 --toml").stdout;
+    let sheet = String::from_utf8(sheet).unwrap().replace("id = \"h200\"", "id = \"lab\"");
+    laptop.write("sheet.toml", &sheet);
+    let head = "{\"schema\":\"rgpu.doctor/1\",\"host\":{\"gpus\":[{}";
+    let text = dense(head, |_| ",{}".to_owned(), "]}}");
+    laptop.write("doctor.json", &text);
+    let words = ["model", "hw", "add", "sheet.toml", "--doctor", "doctor.json"];
+    let shown = run_within_bound(&laptop, &words, text.len());
+    assert!(shown.contains("does not fit") && shown.contains(LIMIT), "{shown}");
+}
+
 /// An export of nsys of [`FILE_BYTES`] with one table of these rows, and these names.
 fn export(table: &str, columns: &str, row: &str, names: &[String]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();

@@ -227,6 +227,36 @@ fn a_file_above_the_limit_is_refused_packed_or_unpacked() {
     insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --max-size 200kB"));
 }
 
+#[test]
+fn a_file_is_checked_against_a_schema_in_each_format() {
+    let laptop = Laptop::new();
+    let kernel = include_str!("../../kernels/vecadd/kernel.toml");
+    laptop.write("kernel.toml", kernel);
+    laptop.write("wrong.toml", &format!("name = 5\n{}", kernel.replacen("name", "other", 1)));
+    laptop.write("damaged.toml", "name = ");
+    laptop.write("damaged.json", "{\"schema\":");
+    laptop.write("lacking.json", &serde_json::json!({"schema": "rgpu.profile/1"}).to_string());
+    // Each of these values takes many times its text.
+    laptop.write("dense.json", &format!("[{}0]", "0,".repeat(20 << 20)));
+    let (passed, usage, artifact) = (0, 2, 7);
+    for (line, exit, told) in [
+        ("schema kernel-toml --check kernel.toml", passed, "kernel.toml matches the schema"),
+        ("schema kernel-toml --check wrong.toml", artifact, "violates the schema `kernel-toml`"),
+        ("schema kernel-toml --check damaged.toml", artifact, "the file is not TOML"),
+        ("schema profile --check damaged.json", artifact, "the file is not JSON"),
+        ("schema profile --check lacking.json", artifact, "violates the schema `profile`"),
+        ("schema profile --check dense.json", artifact, "does not fit"),
+        ("schema profile --check /dev/null", artifact, "the file"),
+        ("schema openapi --check lacking.json", usage, "describes an interface"),
+        ("schema dashboard-openapi --check lacking.json", usage, "describes an interface"),
+    ] {
+        let output = laptop.run(line);
+        let shown = laptop.shown(line, &output);
+        assert_eq!(output.status.code(), Some(exit), "{shown}");
+        assert!(shown.contains(told), "{shown}");
+    }
+}
+
 /// The last part of a command's stderr or stdout, its status, and the JSON that stdout holds.
 fn failed(laptop: &Laptop, line: &str) -> (i32, String) {
     let output = laptop.run(line);

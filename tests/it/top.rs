@@ -82,6 +82,16 @@ impl View {
         (text, None)
     }
 
+    /// Types an answer when the command has shown a question, and waits for its end: what was shown
+    /// until then, and its status.
+    pub(crate) fn answer(mut self, question: &str, typed: &str) -> (String, i32) {
+        self.wait_for(question);
+        let text = self.text.lock().unwrap().clone();
+        (&self.ours).write_all(format!("{typed}\n").as_bytes()).unwrap();
+        let ended = wait_for("the end of the command", || self.child.try_wait().unwrap());
+        (text, ended.code().unwrap_or(-1))
+    }
+
     /// The end of the command: its status, with the terminal as it was before.
     fn end(mut self) -> i32 {
         let ended = wait_for("the end of the view", || self.child.try_wait().unwrap());

@@ -26,6 +26,8 @@ pub(crate) struct Ranges {
     open: RefCell<Vec<String>>,
     start: Instant,
     start_unix_ns: u128,
+    /// The process that opened the log. A forked child of it writes no lines there.
+    pid: u32,
 }
 
 /// An open range; dropping it closes it.
@@ -69,9 +71,9 @@ impl Ranges {
             open: RefCell::default(),
             start: Instant::now(),
             start_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos()),
+            pid: std::process::id(),
         };
-        let pid = std::process::id();
-        ranges.write(&Header { rgpu_ranges: 1, clock: "unix_ns", pid });
+        ranges.write(&Header { rgpu_ranges: 1, clock: "unix_ns", pid: ranges.pid });
         Ok(ranges)
     }
 
@@ -87,7 +89,9 @@ impl Ranges {
 
     /// Ignores write errors, because a full disk must not end a measurement.
     fn write(&self, line: &impl Serialize) {
-        if let (Some(log), Ok(mut text)) = (&self.log, serde_json::to_string(line)) {
+        if let (Some(log), Ok(mut text)) = (&self.log, serde_json::to_string(line))
+            && std::process::id() == self.pid
+        {
             text.push('\n');
             let _ = log.borrow_mut().write_all(text.as_bytes());
         }

@@ -3,6 +3,10 @@
 //! The file is written when the job starts, at every phase change, and at the end. Until the end it
 //! holds the error that applies if the process dies now: after a crash in a host entry or a time
 //! limit, the report still names the phase and case.
+//!
+//! Only the process that started the job writes it. The user's code may fork, and its child may
+//! come back into the runner while the parent ends with status 0. What the child measured is no
+//! result.
 
 use crate::fault::{Fault, Result};
 use crate::file;
@@ -30,6 +34,8 @@ pub(crate) struct ReportWriter {
     current: RefCell<CurrentPhase>,
     ranges: Ranges,
     out: Option<PathBuf>,
+    /// The process that started the job.
+    pid: u32,
 }
 
 /// The phase entered last, and its case if it has one.
@@ -60,7 +66,27 @@ impl ReportWriter {
             gaps: Vec::new(),
             error: None,
         };
-        ReportWriter { report: RefCell::new(report), current: RefCell::default(), ranges, out }
+        ReportWriter {
+            report: RefCell::new(report),
+            current: RefCell::default(),
+            ranges,
+            out,
+            pid: std::process::id(),
+        }
+    }
+
+    /// Fails in a forked child of the process that started the job.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        let own = std::process::id();
+        if own == self.pid {
+            return Ok(());
+        }
+        let text = format!(
+            "process {own} is a forked child of the runner (process {}) and writes no report; call \
+             `_exit` in a child that the kernel forks",
+            self.pid
+        );
+        Err(Fault::new(ErrorClass::Crash, text))
     }
 
     pub(crate) fn set_kernel(&self, kernel: &str) {
@@ -160,6 +186,7 @@ impl ReportWriter {
     }
 
     fn write(&self, error: Option<&RunnerError>) -> Result<()> {
+        self.check_process()?;
         let Some(out) = &self.out else { return Ok(()) };
         let mut report = self.report.borrow().clone();
         report.error = error.cloned();

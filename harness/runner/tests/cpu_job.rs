@@ -153,6 +153,28 @@ fn a_reference_that_crashes_leaves_a_report_with_the_place() {
     assert_eq!((error.class, error.phase), (ErrorClass::Crash, Some(Phase::Warmup)));
 }
 
+/// The child does the rest of the job correctly, and its parent ends with status 0.
+#[test]
+fn a_forked_child_that_comes_back_writes_no_report() {
+    let start = "int rgpu_reference(const rgpu_case *c) {";
+    let folder = folder(&VECADD.replace(
+        start,
+        &format!(
+            "#include <sys/wait.h>\n#include <unistd.h>\n{start}\n  \
+             if (fork() > 0) {{ wait(0); _exit(0); }}"
+        ),
+    ));
+    let output = runner(folder.path(), &["case.json", "cpu"]);
+    assert_eq!(output.status.code(), Some(0), "the parent's own status");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(messages.contains("is a forked child of the runner"), "{messages}");
+    let report = report(folder.path());
+    let error = report.error.unwrap();
+    assert_eq!((error.class, error.phase), (ErrorClass::Crash, Some(Phase::Warmup)));
+    assert!(report.cases.iter().all(|case| case.timing.is_none()), "{:?}", report.cases);
+    assert!(!folder.path().join("report.json.part").exists());
+}
+
 #[test]
 fn a_library_without_the_symbol_is_a_load_error() {
     let folder = folder("int other(void) { return 0; }");

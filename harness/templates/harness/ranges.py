@@ -72,10 +72,11 @@ def region(name, domain=""):
 
 class Journal:
     """Builds the report. Until the end it holds the error that applies if the process dies now: after
-    a signal, the report still names the phase and data set."""
+    a signal, the report still names the phase and data set. Only the process that started the job
+    writes it: what a forked child measured is no result."""
 
     def __init__(self, job, out):
-        self.out, self.phase, self.data_set = out, None, None
+        self.out, self.phase, self.data_set, self.pid = out, None, None, os.getpid()
         self.report = {"abi": ABI, "runner": "harness.py", "kernel": CASE.get("kernel", ""), "job": job,
                        "data_sets": [], "warnings": [], "gaps": []}
 
@@ -111,6 +112,10 @@ class Journal:
             yield
 
     def write(self, fault=None):
+        if os.getpid() != self.pid:
+            print(f"error: process {os.getpid()} is a forked child of the harness (process {self.pid}) and writes "
+                  "no report; call `os._exit` in a child that the kernel forks", file=sys.stderr, flush=True)
+            os._exit(STATUS["crash"])
         if not self.out:
             return
         report = dict(self.report)

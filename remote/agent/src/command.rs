@@ -22,8 +22,9 @@ pub(crate) struct CommandOutput {
     pub(crate) timed_out: bool,
 }
 
-/// Runs `argv` without standard input and with `env` over the agent's environment. Keeps up to
-/// `cap` bytes of each stream.
+/// Runs `argv` in `/`, without standard input and with `env` over the agent's environment. Keeps up
+/// to `cap` bytes of each stream. The agent's own folder may be a project's on this machine, and a
+/// program may take code from the folder it is started in.
 pub(crate) fn ask(
     argv: &[String],
     env: &BTreeMap<String, String>,
@@ -48,6 +49,7 @@ pub(crate) fn ask_unless(
     let mut child = Command::new(program)
         .args(args)
         .envs(env)
+        .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -126,6 +128,11 @@ mod tests {
         let answer = sh("echo out; echo err >&2; exit 3", 5000);
         assert_eq!((answer.exit, answer.timed_out), (Some(3), false));
         assert_eq!((&answer.stdout[..], &answer.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+    }
+
+    #[test]
+    fn programs_are_not_started_in_the_folder_of_the_agent() {
+        assert_eq!(sh("pwd", 5000).stdout, b"/\n");
     }
 
     #[test]

@@ -133,11 +133,23 @@ pub struct Step {
     pub on_failure: OnFailure,
     /// Time limit of each rung, in seconds.
     pub timeout_s: u64,
+    /// Most bytes that the programs of this step may print to each stream. One that prints more is
+    /// ended, and the step fails with the code `too_much_output`. Absent: output beyond the plan's
+    /// limit is dropped, and the program goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_bytes: Option<u64>,
     /// Where the program's standard input comes from.
     #[serde(default)]
     pub stdin: Stdin,
     /// The rungs from best to last. The first whose `needs` are met is tried first.
     pub rungs: Vec<Rung>,
+}
+
+impl Step {
+    /// The code of a step whose program printed more than [`Step::max_output_bytes`].
+    pub const TOO_MUCH_OUTPUT: &str = "too_much_output";
+    /// Most bytes of each stream of a helper: a compiler, an installer, a disassembler.
+    pub const MAX_HELPER_OUTPUT_BYTES: u64 = 64 << 20;
 }
 
 /// The effect on the job when a step fails on its last rung.

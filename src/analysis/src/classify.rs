@@ -119,16 +119,9 @@ mod tests {
     use super::*;
     use crate::analyze;
     use rgpu_model::launch::StallReason;
-    use rgpu_model::{Metric, SharedText, Value};
 
     fn launch(metrics: &[(&str, f64)]) -> Launch {
-        let metric = |value| Metric {
-            value: Value::Float(value),
-            unit: SharedText::default(),
-            from: SharedText::default(),
-        };
-        let metrics = metrics.iter().map(|(name, value)| ((*name).into(), metric(*value)));
-        Launch { grid: [1, 1, 1], metrics: metrics.collect(), ..Launch::default() }
+        Launch { grid: [1, 1, 1], ..Launch::of_numbers(metrics) }
     }
 
     fn verdicts(launch: &Launch) -> Vec<String> {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::analyze;
     use rgpu_model::timeline::KernelSum;
-    use rgpu_model::{Launch, Metric, SharedText, Value};
+    use rgpu_model::{Launch, Metric, Value};
 
     const GEMM: &str = "nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT";
 
@@ -152,11 +152,7 @@ mod tests {
     #[test]
     fn sizes_are_blamed_only_where_one_is_known_that_does_not_fit() {
         let hint = |operators: Vec<Operator>| {
-            let value = Metric {
-                value: Value::Float(20.0),
-                unit: SharedText::default(),
-                from: SharedText::default(),
-            };
+            let value = Metric::from(Value::Float(20.0));
             let launch = Launch {
                 kernel: GEMM.to_owned(),
                 duration_ns: Some(50_000.0),

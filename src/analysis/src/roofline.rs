@@ -292,7 +292,7 @@ impl Peak {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::{Metric, SharedText, Stage, Value};
+    use rgpu_model::Stage;
 
     fn timing(flops: Option<f64>, bytes: Option<f64>) -> Timing {
         Timing { median_ns: 1000.0, flops_per_s: flops, bytes_per_s: bytes, ..Timing::default() }
@@ -300,16 +300,6 @@ mod tests {
 
     fn profile(device: &str, timing: Timing) -> Profile {
         Profile { device: Some(device.to_owned()), timing: Some(timing), ..Profile::default() }
-    }
-
-    fn metrics(pairs: &[(&str, f64)]) -> Launch {
-        let metric = |value| Metric {
-            value: Value::Float(value),
-            unit: SharedText::default(),
-            from: SharedText::default(),
-        };
-        let metrics = pairs.iter().map(|(name, value)| ((*name).into(), metric(*value)));
-        Launch { metrics: metrics.collect(), ..Launch::default() }
     }
 
     #[test]
@@ -401,7 +391,7 @@ mod tests {
 
     #[test]
     fn attributes_of_the_device_give_ceilings() {
-        let launch = metrics(&[
+        let launch = Launch::of_numbers(&[
             ("device__attribute_memory_clock_rate", 3_201_000.0),
             ("device__attribute_global_memory_bus_width", 6016.0),
             ("device__attribute_clock_rate", 1_980_000.0),

@@ -9,7 +9,7 @@ use rgpu_case::ClockPolicy;
 
 use crate::cli::support::app::App;
 use crate::cli::support::comparison_result::write_comparison;
-use crate::cli::support::fetch_consent::wants_nvcc;
+use crate::cli::support::fetch_consent::allow_agreed_nvcc;
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::nvdisasm;
@@ -28,7 +28,6 @@ use rgpu_model::suite::{
 use rgpu_model::{KernelCode, Profile};
 use rgpu_plan::kernel::{KernelSpec, ProfileMode, find, may_be_sent};
 use rgpu_plan::tool::{self, BundleFile, PrebuiltCode};
-use rgpu_remote::RemoteSpec;
 use rgpu_run::config::is_below;
 use rgpu_run::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use rgpu_run::store::{RunParent, RunRecord, RunState};
@@ -431,8 +430,7 @@ impl<'a> CaseRunner<'a> {
         if let Some(sm_mhz) = self.options.lock_clocks_mhz {
             request.policies.clocks = ClockPolicy::Locked { sm_mhz };
         }
-        request.build.fetch |= wants_nvcc(self.app, &self.session.spec);
-        request.build.fetch_here = wants_nvcc(self.app, &RemoteSpec::local());
+        allow_agreed_nvcc(self.app, &self.session.spec, &mut request.build);
     }
 
     fn source(

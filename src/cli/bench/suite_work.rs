@@ -457,6 +457,7 @@ mod tests {
         (row.state, row.failure) = (RowState::Failed, Some("it broke".into()));
         assert!(row_text(&row, &plain).ends_with("  it broke"));
         let shown = row_text(&row, &Style { color: true, ..plain });
+        let shown = shown.replace(rgpu_report::own_mark(), "");
         assert!(shown.starts_with("\u{1b}[1;31mfailed\u{1b}[0m    memory:vecadd"), "{shown:?}");
     }
 

@@ -10,7 +10,7 @@ use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::kernel::{ProfileMode, Selection, check_architecture, find, imports};
-use rgpu_plan::tool::{BuildOptions, BuildProduct, DslBuild, PlanPart, Request, Target};
+use rgpu_plan::tool::{self, BuildOptions, BuildProduct, DslBuild, PlanPart, Request, Target};
 use rgpu_run::run::{BuildTarget, Emit};
 use rgpu_run::store::{CaseSizes, InputsRecord, digest_file};
 
@@ -226,6 +226,12 @@ fn of_dsl(
         cases: Vec::new(),
         files: vec![digest(file)?],
     };
+    if compiles_nothing(&std::fs::read_to_string(file).unwrap_or_default()) {
+        let reason = tool::reason(NOTHING_COMPILED);
+        return Err(Failure::new(Exit::Kernel, NOTHING_COMPILED, reason.title)
+            .file(file.display())
+            .hint(reason.help));
+    }
     let build = DslBuild {
         dsl: dsl.known(),
         file: file.to_owned(),
@@ -251,11 +257,22 @@ fn of_dsl(
     })
 }
 
+/// The code of the failure for a file that compiles no kernel, as of the host.
+const NOTHING_COMPILED: &str = "nothing_compiled";
+
+/// Whether a file has kernels of a DSL and nothing in it could compile them. The host looks closer,
+/// but only after it has fetched the DSL.
+fn compiles_nothing(text: &str) -> bool {
+    let has = |word: &str| text.contains(word);
+    let has_kernels = has("jit") || has(".kernel");
+    // A star import may bring `compile_kernel`.
+    has_kernels && !has("compile") && !has("warmup") && !has("import *")
+}
+
 fn digest(path: &Path) -> Result<rgpu_run::store::InputDigest> {
     digest_file(path).map_err(|e| {
-        Failure::new(Exit::Config, "missing_source", "the source cannot be read")
-            .file(path.display())
-            .cause(e)
+        let failure = Failure::new(Exit::Config, "missing_source", "the source cannot be read");
+        missing::file_or(path, &e, failure)
     })
 }
 
@@ -289,6 +306,22 @@ mod tests {
             assert!(!is_not_compilable(name), "{name}");
         }
         assert!(not_compilable("bad.rs").hints.concat().contains("rgpu exec bad.rs"));
+    }
+
+    #[test]
+    fn a_file_with_kernels_and_without_a_compile_function_is_known_before_anything_is_fetched() {
+        let kernel = "import triton\n@triton.jit\ndef add(x):\n    pass\n";
+        assert!(compiles_nothing(kernel));
+        let compiled = [
+            "def compile_kernel(sizes):\n    return add\n",
+            "from kernels import compile_kernel\n",
+            "from kernels import *\n",
+            "add.warmup(grid=(1,))\n",
+        ];
+        for more in compiled {
+            assert!(!compiles_nothing(&format!("{kernel}{more}")), "{more}");
+        }
+        assert!(!compiles_nothing("import kernels\n"), "another module may do it");
     }
 
     #[test]

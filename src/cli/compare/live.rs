@@ -5,7 +5,7 @@ use super::{CompareArgs, refused, show};
 use crate::cli::support::app::{App, Status, show_failure, stdout_is_taken};
 use crate::cli::support::comparison_result::write_comparison;
 use crate::cli::support::dry_run::{leave_out_compile_here, print_plan};
-use crate::cli::support::fetch_consent::wants_nvcc;
+use crate::cli::support::fetch_consent::allow_agreed_nvcc;
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::session::{self, OutputOptions};
@@ -13,7 +13,7 @@ use crate::cli::support::{nvdisasm, saved_comparison, unmeasured};
 use rgpu_model::comparison::Difference;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool::{self, Target};
-use rgpu_remote::{HostRequest, RemoteSpec};
+use rgpu_remote::HostRequest;
 use rgpu_run::run::{CompareRun, ComparisonOutcome};
 use rgpu_run::store::{InputsRecord, RunRecord};
 
@@ -202,8 +202,7 @@ fn carry_out(
     let spec = session::spec(app, Some(&run.record.remote))?;
     let [mut a, mut b] = sides;
     for side in [&mut a, &mut b] {
-        side.request.build.fetch |= wants_nvcc(app, &spec);
-        side.request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
+        allow_agreed_nvcc(app, &spec, &mut side.request.build);
     }
     let compare_run = CompareRun {
         requests: [a.request, b.request],

@@ -18,7 +18,7 @@ use crate::cli::support::run_args::duration;
 ))]
 pub(in crate::cli) struct DisasmArgs {
     /// Files, folders (all GPU code in them), or runs (id, prefix, or latest: the newest
-    /// with GPU code)
+    /// with GPU code; with --hot the newest with values per instruction)
     #[arg(value_name = "FILE|DIR|RUN", required = true)]
     pub what: Vec<String>,
 
@@ -68,7 +68,8 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
 
-    /// Show what changed from the first input to the second: resources, spills, instructions
+    /// Show what changed from the first input to the second: resources, spills, instructions;
+    /// `latest~1 latest` are the last two runs of one kernel
     #[arg(long, conflicts_with_all = ["list", "view", "extract", "out", "format"])]
     pub diff: bool,
 
@@ -77,7 +78,7 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, conflicts_with_all = ["list", "view", "extract", "diff", "tool", "arch", "control_codes", "line_info", "block"])]
     pub hot: bool,
 
-    /// With --diff: exit with 1 on this
+    /// With --diff: exit with 1 on this, or with 7 if nothing could be compared
     #[arg(long, value_enum, value_name = "CHANGE", value_delimiter = ',', requires = "diff")]
     pub fail_on: Vec<FailOn>,
 

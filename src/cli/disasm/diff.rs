@@ -4,15 +4,21 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::args::{FailOn, IgnoredDifference};
-use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
-use crate::cli::support::app::{App, Status};
+use super::{
+    DisasmArgs, failure, has_code, image_filter, listing_columns, named_inputs, show, tool, view,
+};
+use crate::cli::support::app::{App, Status, show_failure};
+use crate::cli::support::open_profile::note_latest;
 use crate::cli::support::terminal::escape_but_own_colors;
 use rgpu_model::code::CodeDocument;
 use rgpu_model::disasm::{
     Change, CodeSimilarity, Diff, DisasmDocument, KernelDiff, Status as Ended,
 };
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_run::disasm::{self, DiffSide, IgnoredDifferences, ImageTask, SourcePositions, read_code};
+use rgpu_run::disasm::{
+    self, DiffSide, IgnoredDifferences, ImageTask, NamedInput, SourcePositions, read_code,
+};
+use rgpu_run::store::{RunFolder, StoreError};
 
 /// How many instructions are named per kernel.
 const MAX_NAMED_INSTRUCTIONS: usize = 12;
@@ -25,12 +31,15 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "usage", "a difference needs two sides")
             .hint("rgpu disasm --diff old.cubin new.cubin"));
     };
-    let files = |name: &String| -> Result<Vec<PathBuf>> {
-        disasm::inputs(&named_inputs(app, std::slice::from_ref(name))?)
-            .map(|inputs| inputs.files)
-            .map_err(|error| failure(&error))
+    let files = |inputs: &[NamedInput]| -> Result<Vec<PathBuf>> {
+        disasm::inputs(inputs).map(|inputs| inputs.files).map_err(|error| failure(&error))
     };
-    let (old_files, new_files) = (files(old)?, files(new)?);
+    let new_inputs = named_inputs(app, std::slice::from_ref(new))?;
+    let old_inputs = match earlier_run(app, [old, new], &new_inputs)? {
+        Some(run) => vec![run],
+        None => named_inputs(app, std::slice::from_ref(old))?,
+    };
+    let (old_files, new_files) = (files(&old_inputs)?, files(&new_inputs)?);
     let mut task = ImageTask {
         filter: image_filter(args)?,
         threads: args.block,
@@ -68,9 +77,56 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     } else {
         app.print(&escape_but_own_colors(text(app, &diff).as_bytes()));
     }
-    let Some(on) = args.fail_on.iter().find(|on| has_change(**on, &diff)) else { return Ok(0) };
-    app.print_note(&format!("`--fail-on`: {}", on.found()));
-    Ok(Exit::Findings as u8)
+    if let Some(on) = args.fail_on.iter().find(|on| has_change(**on, &diff)) {
+        app.print_note(&format!("`--fail-on`: {}", on.found()));
+        return Ok(Exit::Findings as u8);
+    }
+    let Some(why) = unjudged(args, &diff, [&old, &new]) else { return Ok(0) };
+    let failure = Failure::new(Exit::Artifact, "not_compared", why)
+        .hint("`rgpu disasm --list` shows what a side has; `--fail-on any` fails on the rest too");
+    show_failure(&failure, failure.exit as u8, false);
+    Ok(failure.exit as u8)
+}
+
+/// Why `--fail-on` cannot say that nothing changed. `None` if it can, or was not given.
+fn unjudged(args: &DisasmArgs, diff: &Diff, sides: [&DisasmDocument; 2]) -> Option<&'static str> {
+    if args.fail_on.is_empty() {
+        return None;
+    }
+    if diff.kernels.is_empty() {
+        return Some("nothing was compared for `--fail-on`: no kernel is on both sides");
+    }
+    let is_unread = sides.iter().flat_map(|side| &side.inputs).any(|i| i.status != Ended::Ok);
+    is_unread.then_some("not everything was compared for `--fail-on`: some code cannot be read")
+}
+
+/// The run that `latest~N` names beside `latest`: an earlier one of the same kernel, since another
+/// kernel's code is nothing to compare with. `None` for other names, and if there is none.
+fn earlier_run(
+    app: &App,
+    [old, new]: [&String; 2],
+    new_inputs: &[NamedInput],
+) -> Result<Option<NamedInput>> {
+    let is_latest = |name: &str| name.starts_with("latest") && !Path::new(name).exists();
+    let [NamedInput::Run(path)] = new_inputs else { return Ok(None) };
+    if !is_latest(old) || !is_latest(new) {
+        return Ok(None);
+    }
+    let kernel = RunFolder::open(path)?.record()?.kernel;
+    if kernel.is_empty() {
+        return Ok(None);
+    }
+    let is_of_kernel = |folder: &RunFolder| {
+        folder.record().is_ok_and(|record| record.kernel == kernel) && has_code(folder)
+    };
+    match app.runs().find_among(old, is_of_kernel) {
+        Ok(folder) => {
+            note_latest(app, old, &folder);
+            Ok(Some(NamedInput::Run(folder.path().to_owned())))
+        }
+        Err(StoreError::Unknown(_)) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Facts and code of one side.
@@ -229,13 +285,12 @@ fn listing(app: &App, text: &mut String, kernel: &KernelDiff) {
             offset_text(hunk.new_offset)
         );
         for line in hunk.lines.iter().take(max_lines - shown) {
-            let colour = match line.as_bytes().first() {
-                Some(b'-') if app.terminal.stdout_color => "\u{1b}[31m",
-                Some(b'+') if app.terminal.stdout_color => "\u{1b}[32m",
-                _ => "",
+            let painted = match line.as_bytes().first() {
+                Some(b'-') => app.style().paint("31", line),
+                Some(b'+') => app.style().paint("32", line),
+                _ => line.clone(),
             };
-            let end = if colour.is_empty() { "" } else { "\u{1b}[0m" };
-            let _ = writeln!(text, "  {colour}{line}{end}");
+            let _ = writeln!(text, "  {painted}");
             shown += 1;
         }
     }

@@ -1,16 +1,18 @@
 //! `--hot`: prints the SASS of a run's kernels with the samples of ncu at each instruction.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{DisasmArgs, image_filter};
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::missing;
 use crate::cli::support::nvdisasm::add_operands;
-use crate::cli::support::open_profile::open;
+use crate::cli::support::open_profile::{OpenedProfile, note_latest, open, open_run};
 use crate::cli::support::terminal::escape_controls;
 use rgpu_model::HotSpots;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};
 use rgpu_report::{TextTable, percent};
+use rgpu_run::store::{RunFolder, StoreError};
 
 /// How many instructions a listing marks as hottest.
 const MAX_MARKED_INSTRUCTIONS: usize = 5;
@@ -47,12 +49,11 @@ pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<Pa
         return Err(Failure::new(Exit::Usage, "usage", "`--hot` takes one run or one report")
             .hint("rgpu disasm latest --hot"));
     };
-    let opened = open(app, name)?;
+    let is_latest = name.starts_with("latest") && !Path::new(name).is_file();
+    let opened = if is_latest { open_latest(app, name)? } else { open(app, name)? };
     let none = || {
         let message = format!("no launch in `{name}` has values per instruction");
-        Failure::new(Exit::Artifact, "no_hotspots", message).hint(
-            "ncu's section SourceCounters does: `rgpu profile --kernel K --section SourceCounters`",
-        )
+        Failure::new(Exit::Artifact, "no_hotspots", message).hint(SOURCE_COUNTERS)
     };
     let mut spots = opened.sidecars.hotspots.ok_or_else(none)?;
     let image_filter = image_filter(args)?;
@@ -70,6 +71,22 @@ pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<Pa
     }
     Ok((spots, opened.folder))
 }
+
+/// The latest run with values per instruction: others, such as builds, are passed over. The latest
+/// of all if none has them.
+fn open_latest(app: &App, name: &str) -> Result<OpenedProfile> {
+    let has_spots = |folder: &RunFolder| folder.has("hotspots.json");
+    let found = app.runs().find_preferring(name, has_spots);
+    let folder = found.map_err(|e| match e {
+        StoreError::Unknown(_) => missing::run_or_file(name),
+        other => other.into(),
+    })?;
+    note_latest(app, name, &folder);
+    open_run(&folder).map_err(|failure| failure.hint(SOURCE_COUNTERS))
+}
+
+/// How a run gets values per instruction.
+const SOURCE_COUNTERS: &str = "values per instruction need ncu's section SourceCounters: `rgpu profile --kernel K --section SourceCounters`";
 
 /// One listing per kernel, of its launch with the most samples.
 fn text(spots: &HotSpots) -> String {

@@ -13,7 +13,7 @@ pub(super) struct FilesBar(ProgressBar);
 impl FilesBar {
     /// A bar for `count` files. Hidden off a terminal, with `--quiet` and with `--json`.
     pub(super) fn new(app: &App, count: usize) -> FilesBar {
-        let is_visible = app.terminal.stderr_tty && !app.global.quiet && !app.global.json;
+        let is_visible = app.terminal.has_bars && !app.global.quiet && !app.global.json;
         let target = if is_visible && count >= MIN_FILES_FOR_BAR {
             ProgressDrawTarget::stderr_with_hz(12)
         } else {

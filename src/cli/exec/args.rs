@@ -16,7 +16,8 @@ use rgpu_plan::tool::{GpuSelection, RankSelection};
 ///
 /// Give exactly one of: a file, `--code`, `-` (standard input), or a command after `--`. The exit
 /// status is the program's; 124 if its time limit ran out, 125 if rgpu itself failed, 128+n if
-/// signal n ended it.
+/// signal n ended it. With `--mode` it is 5 if the program ended well and nothing was measured on a
+/// GPU, as in `rgpu profile`.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, mut_arg("detach", |arg| arg.help(DETACH)))]
 pub(in crate::cli) struct ExecArgs {
@@ -96,6 +97,9 @@ pub(in crate::cli) struct ExecArgs {
     #[command(flatten)]
     pub run: RunArgs,
 
+    #[command(flatten)]
+    pub unmeasured: UnmeasuredArgs,
+
     /// Arguments of the file or code, or a command with its arguments
     #[arg(last = true, value_name = "ARGS|COMMAND", num_args = 1..)]
     pub command: Vec<String>,
@@ -133,7 +137,7 @@ impl ExecArgs {
             iters: None,
             cuda_graph: None,
             sweep: Vec::new(),
-            unmeasured: UnmeasuredArgs::ALLOWED,
+            unmeasured: self.unmeasured,
             plot: Vec::new(),
             ncu: self.ncu.clone(),
             deep: self.deep.clone(),

@@ -99,7 +99,8 @@ impl<'a> DestinationCheck<'a> {
     fn sent(&self) -> &BTreeMap<String, Digest> {
         self.sent.get_or_init(|| {
             let text = self.folder.read("plan-1.json").unwrap_or_default();
-            let files = serde_json::from_slice(&text).map_or_else(|_| vec![], |p: Plan| p.files);
+            let plan = rgpu_run::saved_json::from_slice(&text);
+            let files = plan.map_or_else(|_| vec![], |plan: Plan| plan.files);
             files.into_iter().map(|file| (file.path, file.digest)).collect()
         })
     }

@@ -17,7 +17,7 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::run_args::duration;
 use crate::cli::support::session::{self, OutputOptions};
-use crate::cli::support::{fetch_consent, json};
+use crate::cli::support::{fetch_consent, json, missing};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::name_of;
 use rgpu_plan::tool::{CUTE, Dsl, DslLayouts, LayoutQuestions};
@@ -321,9 +321,8 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, options: DumpOptions) -> Resu
         return Err(usage(format!("`{}` is not a Python file", file.display())));
     }
     let source = digest_file(file).map_err(|e| {
-        Failure::new(Exit::Config, "missing_source", "the kernel cannot be read")
-            .file(file.display())
-            .cause(e)
+        let failure = Failure::new(Exit::Config, "missing_source", "the kernel cannot be read");
+        missing::file_or(file, &e, failure)
     })?;
     let tile = args.tile.as_deref().map(|text| numbers(text, 'x', DEFAULT_TILE)).transpose()?;
     let shape = args.shape()?;

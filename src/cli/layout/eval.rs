@@ -163,7 +163,9 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
         text += &f2_text(matrix);
     }
     if args.table {
-        text += &format!("\n{}", picture(args, &layout, &placed)?.table(app.terminal.stdout_color));
+        let table = picture(args, &layout, &placed)?.table(app.terminal.stdout_color);
+        // It has numbers only.
+        text += &format!("\n{}", rgpu_report::mark_own_colors(&table));
     }
     for file in &files {
         text += &format!("{file}\n");

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::Args;
 use rgpu_layout::{Limits, ParseError};
 
+use crate::cli::support::missing;
 use rgpu_model::error::{Exit, Failure, Result};
 
 /// Limits the work of a proof.
@@ -59,8 +60,7 @@ pub(super) fn numbers<const N: usize>(
 /// Reads a file that the user named.
 pub(super) fn file(path: &std::path::Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| {
-        Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
-            .file(path.display())
-            .cause(e)
+        let failure = Failure::new(Exit::Artifact, "unreadable", "the file cannot be read");
+        missing::file_or(path, &e, failure)
     })
 }

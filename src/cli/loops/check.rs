@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::missing;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::regular_file;
 use rgpu_work::loops::{DocumentKind, ProgressReport, WorkerProgress};
@@ -110,7 +111,8 @@ pub(super) fn schema(app: &App, kind: LoopFileKind) -> Result<Status> {
 pub(super) fn validate(app: &App, args: &ValidateArgs) -> Result<Status> {
     let shown = args.file.display().to_string();
     let text = regular_file::read(&args.file, MAX_BYTES).map_err(|e| {
-        Failure::new(Exit::Config, "missing_file", format!("`{shown}` cannot be read")).cause(e)
+        let failure = Failure::new(Exit::Config, "unreadable", "the file cannot be read");
+        missing::file_or(&args.file, &e, failure)
     })?;
     let kind = args.kind.map_or_else(|| DocumentKind::guess(&text), LoopFileKind::document);
     let name = match kind {

@@ -146,7 +146,10 @@ fn completed(
             .file(doctor.display())
             .hint("`rgpu doctor --json > FILE` writes it; `--device` chooses a GPU")
     };
-    let diagnosis = DoctorReport::parse(&input::text(doctor)?).map_err(wrong)?;
+    let text = input::text(doctor)?;
+    rgpu_run::saved_json::check_any(text.as_bytes())
+        .map_err(|over| wrong(DoctorReportError::Json(over.to_string())))?;
+    let diagnosis = DoctorReport::parse(&text).map_err(wrong)?;
     let gpu = diagnosis.gpu(device).map_err(wrong)?;
     let today = jiff::Zoned::now().date().to_string();
     Ok(complete(datasheet, gpu, diagnosis.host.driver.as_deref(), &today))

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the model's configuration that the user named")]
 
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::Path;
 
 use crate::cli::support::missing;
@@ -18,11 +18,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn read_up_to(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
-    let unreadable = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => missing::file(&path.display().to_string()),
-        _ => Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
-            .file(path.display())
-            .cause(error),
+    let unreadable = |error: std::io::Error| {
+        let failure = Failure::new(Exit::Artifact, "unreadable", "the file cannot be read");
+        missing::file_or(path, &error, failure)
     };
     let file = std::fs::File::open(path).map_err(unreadable)?;
     // A pipe may be named, and has no size.

@@ -210,12 +210,9 @@ fn each_once(after: &[Dependency]) -> Vec<Dependency> {
 fn command(args: &AddArgs) -> Result<(NewCommand, String)> {
     let (bytes, name, extension) = match (&args.file, args.stdin) {
         (Some(file), _) => {
-            let shown = file.display().to_string();
-            let bytes = regular_file::read(file, MAX_FILE_BYTES).map_err(|e| match e.kind() {
-                std::io::ErrorKind::NotFound => missing::file(&shown),
-                _ => Failure::new(Exit::Config, "unreadable", "the script cannot be read")
-                    .file(shown.clone())
-                    .cause(e),
+            let bytes = regular_file::read(file, MAX_FILE_BYTES).map_err(|e| {
+                let failure = Failure::new(Exit::Config, "unreadable", "the script cannot be read");
+                missing::file_or(file, &e, failure)
             })?;
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             (bytes, name, file.extension().and_then(|extension| extension.to_str()))

@@ -6,7 +6,9 @@ use clap::Args;
 
 use super::list::line;
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::cleaned::require_consent;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::number_form::counted;
 use rgpu_work::queue::{Entry, EntryState, PruneChoice, Queue, QueueDocument, RequeueChoice};
 
 /// How often to look for changes.
@@ -54,6 +56,10 @@ pub(in crate::cli) struct CleanArgs {
     /// Remove entries that did not end ok too
     #[arg(long)]
     pub all: bool,
+
+    /// Remove without asking
+    #[arg(long, conflicts_with = "dry_run")]
+    pub yes: bool,
 
     /// Print what would be removed, and remove nothing
     #[arg(long)]
@@ -187,18 +193,23 @@ pub(super) fn set_paused(app: &App, is_paused: bool) -> Result<Status> {
 
 pub(super) fn clean(app: &App, args: &CleanArgs) -> Result<Status> {
     let mut queue = super::open_existing(app)?;
-    let choice = PruneChoice { keep: args.keep, all: args.all, dry_run: args.dry_run };
-    let removed = queue.prune(choice)?;
+    let choice = PruneChoice { keep: args.keep, all: args.all, dry_run: true };
+    let mut removed = queue.prune(choice)?;
+    if !args.dry_run && !removed.is_empty() {
+        let amount = counted(removed.len(), "entry", "entries");
+        let question = format!("Remove {amount}, with their logs and scripts?");
+        require_consent(app, args.yes, &amount, &question)?;
+        removed = queue.prune(PruneChoice { dry_run: false, ..choice })?;
+    }
     if app.global.json {
         app.print_json(&QueueDocument::of_removed(&queue, removed)?)?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
     removed.iter().for_each(|id| app.print(&format!("{verb} entry {id}\n")));
-    let noun = if removed.len() == 1 { "entry" } else { "entries" };
     let ended = queue.entries()?.iter().filter(|entry| !entry.state.is_active()).count();
     let left = if args.dry_run { ended.saturating_sub(removed.len()) } else { ended };
-    app.print_note(&format!("{verb} {} {noun}", removed.len()));
+    app.print_note(&format!("{verb} {}", counted(removed.len(), "entry", "entries")));
     let newest = left.min(args.keep);
     if newest > 0 {
         app.print_note(&format!("the newest {newest} that ended stay (`--keep {}`)", args.keep));

@@ -2,13 +2,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "the key file that the user named")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 
 use super::{check, list, rental, slurm};
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::session;
+use crate::cli::support::{missing, session};
 use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
 use rgpu_remote::{
     CredentialError, Price, Remote, RemoteSpec, Transport, read_private, without_secret,
@@ -236,7 +236,8 @@ pub(super) fn add(
     let can_wait = app.is_attended() && !app.global.json && !app.global.quiet;
     let tries_tools = can_wait && !args.no_doctor && !needs_up && !is_cluster;
     if args.accept_new {
-        check::check(app, spec.clone(), true)?;
+        let accept = check::CheckArgs { remote: None, accept_new: true, host_key: None };
+        check::check(app, spec.clone(), &accept)?;
     }
     if tries_tools {
         app.print_note("trying its tools; Ctrl-C skips this");
@@ -283,8 +284,9 @@ fn unchanged_settings(previous: &RemoteSpec, now: &RemoteSpec) -> Vec<String> {
 /// be set later.
 fn check_credentials(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()> {
     let file = |key: &str| spec.options.get(key).map(PathBuf::from);
-    let token_file_failure = |lack: CredentialError| {
-        let failure = Failure::new(Exit::Config, "bad_token_file", lack.why);
+    let token_file_failure = |path: &Path, lack: CredentialError| {
+        let exit = if path.exists() { Exit::Config } else { Exit::Usage };
+        let failure = Failure::new(exit, "bad_token_file", lack.why);
         lack.hint.into_iter().fold(failure, Failure::hint)
     };
     if args.token_file.is_some()
@@ -292,14 +294,14 @@ fn check_credentials(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()>
     {
         let copy = "it is a copy of the token file whose path `rgpu worker` printed".to_owned();
         read_private(&path).map_err(|CredentialError { why, hint }| {
-            token_file_failure(CredentialError { why, hint: hint.or(Some(copy)) })
+            token_file_failure(&path, CredentialError { why, hint: hint.or(Some(copy)) })
         })?;
     }
     if args.env_file.is_some()
         && let Some(path) = file("env_file")
     {
         read_private(&path).map_err(|lack| {
-            token_file_failure(lack)
+            token_file_failure(&path, lack)
                 .hint("it has lines MODAL_KEY=wk-… and MODAL_SECRET=ws-…, and mode 0600")
         })?;
     }
@@ -307,9 +309,8 @@ fn check_credentials(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()>
         && let Some(path) = file("ca_file")
         && let Err(error) = std::fs::File::open(&path)
     {
-        return Err(Failure::new(Exit::Config, "bad_ca_file", "the certificates cannot be read")
-            .file(path.display())
-            .cause(error));
+        let failure = Failure::new(Exit::Config, "bad_ca_file", "the certificates cannot be read");
+        return Err(missing::file_or(&path, &error, failure));
     }
     let named = [&args.token_env, &args.key_env, &args.secret_env];
     for name in named.into_iter().flatten() {

@@ -24,6 +24,10 @@ pub(in crate::cli) struct CheckArgs {
     /// Accept the key of an unknown host
     #[arg(long)]
     pub accept_new: bool,
+
+    /// Accept the key of an unknown host if it has this fingerprint (`SHA256:…`)
+    #[arg(long, hide = true, value_name = "FINGERPRINT", conflicts_with = "accept_new")]
+    pub host_key: Option<String>,
 }
 
 /// The output of `remote check --json` (`rgpu.host/1`).
@@ -56,15 +60,16 @@ pub(super) fn gpus(host: &HostFacts) -> String {
 }
 
 /// Connects, asks for the facts and prints them.
-pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
+pub(super) fn check(app: &App, spec: RemoteSpec, args: &CheckArgs) -> Result<Status> {
     let name = spec.name.clone();
     let output_options = OutputOptions {
         live: LiveOutput::Hidden,
-        ..OutputOptions::with_progress_bar(app, None, accept_new)
+        ..OutputOptions::with_progress_bar(app, None, args.accept_new)
     };
     let started_at = Instant::now();
     let facts = app.block_on(async {
-        let mut session = session::open(app, spec, output_options).await?;
+        let key = args.host_key.as_deref();
+        let mut session = session::open_with_key(app, spec, output_options, key).await?;
         let cache = session::facts_cache(app, &session.spec);
         let now = jiff::Timestamp::now().as_second();
         let facts = session.ask_facts(&cache, now).await;

@@ -3,8 +3,8 @@
 use clap::Args;
 
 use super::super::support::app::{App, Status};
-use super::super::support::cleaned::CleanResult;
-use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use super::super::support::cleaned::{CleanResult, require_consent};
+use rgpu_model::error::{Result, shell_word};
 use rgpu_model::number_form::counted;
 use rgpu_report::bytes;
 use rgpu_run::config::{Origin, is_below};
@@ -55,7 +55,7 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     let amount = format!("{}, {}", counted(choice.old.len(), "run", "runs"), bytes(total as f64));
     if !args.dry_run && !choice.old.is_empty() {
         let foreign = if may_ask { foreign_count } else { 0 };
-        require_consent(app, args, &amount, &question(args, &amount, foreign))?;
+        require_consent(app, args.yes, &amount, &question(args, &amount, foreign))?;
         runs.remove(&choice.old)?;
     }
     if may_ask {
@@ -122,21 +122,6 @@ fn question(args: &CleanArgs, amount: &str, foreign: usize) -> String {
         count => format!(" {count} of them rgpu has not made here: they came with the project."),
     };
     format!("Remove {amount}, with all their results{kept}?{maker}")
-}
-
-/// Makes sure that `amount` of runs or jobs may be removed: by `--yes` or by the user's answer.
-pub(super) fn require_consent(
-    app: &App,
-    args: &CleanArgs,
-    amount: &str,
-    question: &str,
-) -> Result<()> {
-    if args.yes || app.agrees(question) {
-        return Ok(());
-    }
-    let message = format!("{amount} would be removed, and nothing is removed without a yes");
-    Err(Failure::new(Exit::Usage, "not_confirmed", message)
-        .hint("`--dry-run` lists them; `--yes` removes them without asking"))
 }
 
 /// Removes ended runs after a command: those of `exec` without results beyond the newest, and by the

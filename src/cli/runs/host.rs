@@ -12,12 +12,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::support::app::{App, Status};
-use super::super::support::cleaned::CleanResult;
+use super::super::support::cleaned::{CleanResult, require_consent};
 use super::super::support::progress::LiveOutput;
 use super::super::support::session::{self, OutputOptions};
 use super::super::support::started_here;
 use super::super::support::terminal::escape_controls;
-use super::clean::{CleanArgs, require_consent};
+use super::clean::CleanArgs;
 use super::{AttachArgs, outcome_word};
 use rgpu_model::error::{Exit, Failure, Result, indent_continuation};
 use rgpu_model::number_form::counted;
@@ -92,7 +92,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         return Ok(0);
     }
     let fetched = fetched_jobs(runs)?;
-    let mut table = TextTable::new("job | title | state | since: | fetched | size:");
+    let mut table = TextTable::new("job | title | state | changed: | results | size:");
     for job in &jobs {
         let since = job.ended_ms.unwrap_or(job.started_ms);
         table.add_row([
@@ -100,8 +100,11 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
             escape_controls(job.title.as_bytes()),
             state(job),
             // Both times are by the host's clock, which may differ from ours.
-            now_ms.checked_sub(since).map(Duration::from_millis).map(age).unwrap_or_default(),
-            if fetched.contains(&job.job) { "yes" } else { "no" }.to_owned(),
+            now_ms
+                .checked_sub(since)
+                .map(|ms| format!("{} ago", age(Duration::from_millis(ms))))
+                .unwrap_or_default(),
+            if fetched.contains(&job.job) { "fetched" } else { "only there" }.to_owned(),
             bytes(job.bytes as f64),
         ]);
     }
@@ -111,8 +114,8 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     app.print(&table.fitted(app.style().width, 0));
     if quota_bytes > 0 && !jobs.is_empty() {
         app.print_note(&format!(
-            "jobs and their inputs use {} of {} on `{remote}`; `fetched`: whether this machine has \
-             all results",
+            "jobs and their inputs use {} of {} on `{remote}`; `fetched`: this machine has all \
+             results",
             bytes(used_bytes as f64),
             bytes(quota_bytes as f64)
         ));
@@ -160,7 +163,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
             count => format!(" (the results of {count} were not fetched here)"),
         };
         let amount = format!("{amount}, on `{remote}`{lost}");
-        require_consent(app, args, &amount, &format!("Remove {amount}?"))?;
+        require_consent(app, args.yes, &amount, &format!("Remove {amount}?"))?;
         // The user may take long to answer, and a link costs its host.
         with_link(app, remote, async |link| remove_jobs(link, &old).await)?;
     }

@@ -64,7 +64,7 @@ pub(in crate::cli) struct GlobalArgs {
     #[arg(long, short, global = true, display_order = 901)]
     pub quiet: bool,
 
-    /// Print more; -vv prints everything
+    /// Print more; -vv also logs what connections and runs do (as `RGPU_LOG=rgpu=debug`)
     #[arg(long, short, global = true, action = clap::ArgAction::Count, display_order = 902)]
     pub verbose: u8,
 

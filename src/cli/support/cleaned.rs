@@ -1,7 +1,25 @@
-//! The document of commands that remove what nobody needs any more.
+//! The consent and the document of commands that remove what nobody needs any more.
 
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::app::App;
+use rgpu_model::error::{Exit, Failure, Result};
+
+/// Makes sure that `amount` of something may be removed: by `--yes` or by the user's answer.
+pub(in crate::cli) fn require_consent(
+    app: &App,
+    yes: bool,
+    amount: &str,
+    question: &str,
+) -> Result<()> {
+    if yes || app.agrees(question) {
+        return Ok(());
+    }
+    let message = format!("{amount} would be removed, and nothing is removed without a yes");
+    Err(Failure::new(Exit::Usage, "not_confirmed", message)
+        .hint("`--dry-run` lists them; `--yes` removes them without asking"))
+}
 
 /// The output of `runs clean --json` and `cache clean --json` (`rgpu.cleaned/1`).
 #[derive(Serialize, JsonSchema)]

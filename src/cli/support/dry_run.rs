@@ -4,6 +4,7 @@
 use rgpu_protocol::HostFacts;
 
 use super::app::{App, Status};
+use super::fetch_consent::allow_agreed_nvcc;
 use super::session;
 use rgpu_model::error::Result;
 use rgpu_plan::bundle;
@@ -58,14 +59,16 @@ pub(in crate::cli) fn print_plan(
     Ok(0)
 }
 
-/// Says that the request's kernel would be compiled on this machine, and takes that step out of the
-/// plan, if the host has no compiler for it and this machine may have one.
+/// Lets the request's kernel be compiled by a fetched nvcc, as the run would. If the host has no
+/// compiler for it and this machine may have one, says that it would be compiled here, and takes
+/// that step out of the plan.
 pub(in crate::cli) fn leave_out_compile_here(
     app: &App,
     spec: &RemoteSpec,
     request: &mut Request,
     facts: &HostFacts,
 ) -> Result<()> {
+    allow_agreed_nvcc(app, spec, &mut request.build);
     let Target::Kernel { spec: kernel, .. } = &request.target else { return Ok(()) };
     let Some(arch) = arch_to_compile_here(request, facts)? else { return Ok(()) };
     if session::is_local(spec) || lacks_compiler_here(app, request) {

@@ -4,8 +4,9 @@ use rgpu_protocol::event::StartError;
 use rgpu_protocol::plan::HangDetection;
 
 use super::app::{Status, show_failure};
+use super::unmeasured::NOT_MEASURED;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_run::run::{EXEC_STEP, ProgramExit};
+use rgpu_run::run::ProgramExit;
 
 /// Exit status of `rgpu exec` when rgpu fails, not the program.
 const OWN_FAILURE: u8 = 125;
@@ -19,7 +20,7 @@ const NOT_FOUND: u8 = 127;
 /// returned.
 pub(in crate::cli) fn show_own_failure(failure: Failure, json: bool) -> Result<Status> {
     match failure.exit {
-        Exit::Cancelled | Exit::Usage => Err(failure),
+        Exit::Cancelled | Exit::Usage if status_of_start(&failure).is_none() => Err(failure),
         _ => {
             let status = status_of_failure(&failure);
             show_failure(&failure, status, json);
@@ -30,18 +31,20 @@ pub(in crate::cli) fn show_own_failure(failure: Failure, json: bool) -> Result<S
 
 /// The status of a command that failed on rgpu's side, or whose program hung under a profiler.
 pub(in crate::cli) fn status_of_failure(failure: &Failure) -> u8 {
+    if let Some(status) = status_of_start(failure) {
+        return status;
+    }
     match failure.exit {
         Exit::Cancelled | Exit::Usage => failure.exit as u8,
+        // As of `rgpu profile`: the program ended well.
+        _ if failure.code == NOT_MEASURED => failure.exit as u8,
         _ if failure.code == HangDetection::CODE => ProgramExit::Stalled.status(),
-        _ => status_of_start(failure).unwrap_or(OWN_FAILURE),
+        _ => OWN_FAILURE,
     }
 }
 
 /// The status of a program that did not start. `None` if something else failed.
 fn status_of_start(failure: &Failure) -> Option<u8> {
-    if failure.place.step.as_deref() != Some(EXEC_STEP) {
-        return None;
-    }
     Some(match failure.start_error? {
         StartError::NotFound => NOT_FOUND,
         StartError::NotExecutable => NOT_EXECUTABLE,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::app::App;
 use super::session::is_local;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_plan::tool::{NVCC, Wheels, probe_again_hint};
+use rgpu_plan::tool::{BuildOptions, NVCC, Wheels, probe_again_hint};
 use rgpu_remote::RemoteSpec;
 use rgpu_run::store::atomic;
 
@@ -92,6 +92,13 @@ pub(in crate::cli) fn require_nvcc_consent(
 /// Whether the user has agreed to nvcc's wheels on this remote.
 pub(in crate::cli) fn wants_nvcc(app: &App, spec: &RemoteSpec) -> bool {
     consent_file(app, spec, &NVCC).is_file()
+}
+
+/// Lets a kernel's build use nvcc's wheels where the user agreed to them: on its remote, and on this
+/// machine.
+pub(in crate::cli) fn allow_agreed_nvcc(app: &App, spec: &RemoteSpec, options: &mut BuildOptions) {
+    options.fetch |= wants_nvcc(app, spec);
+    options.fetch_here = wants_nvcc(app, &RemoteSpec::local());
 }
 
 /// Remembers that the user agreed to nvcc's wheels on this remote.

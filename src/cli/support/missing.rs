@@ -2,18 +2,27 @@
 
 #![expect(clippy::disallowed_methods, reason = "names beside a path that the user typed")]
 
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-use rgpu_model::error::{Exit, Failure, nearest, shell_word};
+use rgpu_model::error::{Exit, Failure, nearest, no_such_file, shell_word};
 
 /// Files that match a pattern: how many the message names.
 const MAX_NAMED_FILES: usize = 3;
 
 /// The failure for a missing file.
 pub(in crate::cli) fn file(path: &str) -> Failure {
-    hinted(Failure::new(Exit::Usage, "no_such_file", format!("there is no file `{path}`")), path)
+    hinted(no_such_file(path), path)
+}
+
+/// The failure for a named file that cannot be opened or read: `unreadable`, unless there is none.
+pub(in crate::cli) fn file_or(path: &Path, error: &Error, unreadable: Failure) -> Failure {
+    if error.kind() == ErrorKind::NotFound {
+        return file(&path.display().to_string());
+    }
+    unreadable.file(path.display()).cause(error)
 }
 
 /// The failure for a name that is neither a run nor a file.

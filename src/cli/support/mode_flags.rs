@@ -9,14 +9,15 @@ type ModeFlag = (&'static str, FlagGroup);
 
 /// Refuses flags of modes where nothing is profiled.
 pub(in crate::cli) fn refuse_mode_flags(args: &ProfileArgs) -> Result<()> {
-    match given(args).first() {
+    let of_measurement = args.unmeasured.given().map(|flag| (flag, FlagGroup::Ncu));
+    match given(args).first().copied().or(of_measurement) {
         Some((flag, group)) => {
             let failure = Failure::new(
                 Exit::Usage,
                 "usage",
                 format!("`{flag}` has no effect without `--mode`"),
             );
-            Err(match ProfileMode::with_flags(*group).next() {
+            Err(match ProfileMode::with_flags(group).next() {
                 Some(first) => failure.hint(format!("add `--mode {first}`")),
                 None => failure,
             })

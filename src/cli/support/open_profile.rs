@@ -56,7 +56,11 @@ pub(in crate::cli) fn open_within(
 ) -> Result<OpenedProfile> {
     let path = Path::new(what);
     if path.is_file() {
+        app.config.check_input(&app.cwd, path)?;
         return file(app, path, what, max_bytes, detail);
+    }
+    if what.contains('/') {
+        app.config.check_input(&app.cwd, path)?;
     }
     if let Some(reports) = joined_reports::in_folder(path) {
         return joined_reports::open(app, &reports, what, max_bytes);

@@ -10,7 +10,7 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, DeepArgs, Limit, ProfileArgs};
-use super::{mode_flags, session};
+use super::{missing, mode_flags, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::kernel::{KernelSpec, ProfileMode, Selection, find};
 use rgpu_plan::tool::{
@@ -101,8 +101,7 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
             if is_module || Path::new(word).is_absolute() {
                 continue;
             }
-            let what = format!("there is no file `{word}` here");
-            return Err(Failure::new(Exit::Config, "missing_source", what)
+            return Err(missing::file(word)
                 .hint("to run a program of the host, give its absolute path or only its name"));
         }
         digests.push(digest(&local_path)?);

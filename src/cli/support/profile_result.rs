@@ -72,8 +72,9 @@ pub(in crate::cli) fn write_result(
         .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, at_least)))
         .or_else(|| profile.as_deref().and_then(unverified))
         .or_else(|| {
-            // A program of `exec` ends with its own status.
-            let profile = profile.as_deref().filter(|_| !is_exec)?;
+            // A program of `exec` that failed ends with its own status.
+            let has_failed = is_exec && (program_failure.is_some() || program_status(record) != 0);
+            let profile = profile.as_deref().filter(|_| !has_failed)?;
             not_measured(app, profile, at_least, unmeasured)
         })
         .map(|failure| match failure.place.log {

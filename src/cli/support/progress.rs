@@ -23,7 +23,7 @@ use rgpu_plan::tool::{PLAIN_STEP, SIDES, side_of};
 use rgpu_remote::limits::RECONNECT_TIMEOUT;
 use rgpu_report::{bytes as show_bytes, one_line, time_span};
 use rgpu_run::config::LOCAL;
-use rgpu_run::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
+use rgpu_run::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent, starts_program};
 use rgpu_run::store::LogPosition;
 
 /// Remotes that this process has named on stderr. Each is named only once.
@@ -104,7 +104,7 @@ impl ProgressRow {
         quiet: bool,
         remotes: impl Iterator<Item = &'a str> + Clone,
     ) -> Vec<Self> {
-        let all = MultiProgress::with_draw_target(if quiet || !terminal.stderr_tty {
+        let all = MultiProgress::with_draw_target(if quiet || !terminal.has_bars {
             ProgressDrawTarget::hidden()
         } else {
             ProgressDrawTarget::stderr_with_hz(12)
@@ -183,7 +183,7 @@ impl Progress {
         bar.set_style(spinner());
         if row.is_some() {
             bar.enable_steady_tick(Duration::from_millis(120));
-        } else if quiet || !terminal.stderr_tty || live == LiveOutput::Raw {
+        } else if quiet || !terminal.has_bars || live == LiveOutput::Raw {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         } else {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
@@ -245,7 +245,7 @@ impl Progress {
         }
         // The stderr of `exec` belongs to the program.
         if !self.quiet
-            && !self.terminal.stderr_tty
+            && !self.terminal.has_bars
             && !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw)
         {
             write_stderr(&format!("{}{text}\n", self.line_prefix));
@@ -359,11 +359,15 @@ impl Progress {
     /// Prints output above the bar.
     fn print_beside(&self, bytes: &[u8]) {
         let is_shown = self.terminal.stderr_tty && self.live != LiveOutput::Raw;
+        let is_programs_own = matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw);
         self.bar.suspend(|| {
             if is_shown {
                 write_stderr_unchanged(escape_but_colors(bytes).as_bytes())
-            } else {
+            } else if is_programs_own {
                 write_stderr_unchanged(bytes)
+            } else {
+                // rgpu's own lines are in the same pipe.
+                write_stderr_unchanged(escape_controls(bytes).as_bytes())
             }
         });
     }
@@ -427,6 +431,7 @@ impl Progress {
             EventBody::RungEnded(record)
                 if !record.ok
                     && record.code != "missing"
+                    && !is_told_by_failure(record)
                     && !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) =>
             {
                 self.print_line(&format!("  {}", failed_rung_text(record)));
@@ -575,6 +580,13 @@ impl Drop for Progress {
     }
 }
 
+/// Whether the command's failure says the same at its end: the program could not be started, or
+/// failed by itself.
+fn is_told_by_failure(record: &RungRecord) -> bool {
+    let did_not_start = record.start_error.is_some() && starts_program(record);
+    did_not_start || record.code == "program_failed"
+}
+
 /// Why a rung did not work, in one line. The runner says last in which phase it ended, which is not
 /// repeated where the rung has the same name.
 fn failed_rung_text(record: &RungRecord) -> String {
@@ -621,7 +633,7 @@ mod tests {
 
     #[test]
     fn a_lost_link_is_told_with_its_limit_and_the_way_back_and_a_step_is_not_silent_then() {
-        let terminal = Terminal { stderr_tty: false, ..Terminal::detect() };
+        let terminal = Terminal { stderr_tty: false, has_bars: false, ..Terminal::detect() };
         let (canceller, _cancel) = rgpu_run::run::channel();
         let mut progress =
             Progress::new(terminal, LiveOutput::Stderr, true, canceller, None).of_run("night");
@@ -647,7 +659,12 @@ mod tests {
 
     #[test]
     fn a_compilers_output_is_held_up_to_its_limit_only() {
-        let terminal = Terminal { stdout_tty: false, stderr_tty: false, ..Terminal::detect() };
+        let terminal = Terminal {
+            stdout_tty: false,
+            stderr_tty: false,
+            has_bars: false,
+            ..Terminal::detect()
+        };
         let (canceller, _cancel) = rgpu_run::run::channel();
         let mut progress = Progress::new(terminal, LiveOutput::Stderr, true, canceller, None);
         let started = EventBody::RungStarted {
@@ -679,6 +696,21 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_did_not_start_is_told_by_the_failure_alone() {
+        let record = |step: &str, rung: &str| {
+            let start_error = Some(rgpu_protocol::event::StartError::NotFound);
+            let (step, rung) = (step.to_owned(), rung.to_owned());
+            RungRecord { step, rung, start_error, ..RungRecord::default() }
+        };
+        for told in [record("exec", "exec"), record("profile", "cpu"), record("profile", "nvtx")] {
+            assert!(is_told_by_failure(&told), "{told:?}");
+        }
+        for tool in [record("profile", "nsys.full"), record("build", "nvcc")] {
+            assert!(!is_told_by_failure(&tool), "{tool:?}");
+        }
+    }
+
+    #[test]
     fn the_rest_takes_as_long_as_the_parts_that_are_done() {
         let left = |done, total| seconds_left(Duration::from_secs(8), done, total);
         assert_eq!((left(0, 9), left(2, 9), left(9, 9)), (None, Some(28.0), Some(0.0)));
@@ -687,7 +719,12 @@ mod tests {
 
     #[test]
     fn only_a_step_that_runs_a_program_is_shown_and_watched() {
-        let terminal = Terminal { stdout_tty: false, stderr_tty: false, ..Terminal::detect() };
+        let terminal = Terminal {
+            stdout_tty: false,
+            stderr_tty: false,
+            has_bars: false,
+            ..Terminal::detect()
+        };
         let (canceller, _cancel) = rgpu_run::run::channel();
         let mut progress = Progress::new(terminal, LiveOutput::Stderr, true, canceller, None);
         let step = || "export".to_owned();

@@ -282,8 +282,19 @@ pub(in crate::cli) async fn open(
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
 ) -> Result<RemoteSession> {
+    open_with_key(app, spec, output_options, None).await
+}
+
+/// As [`open`]. The key of an unknown host is accepted only if it has this fingerprint.
+pub(in crate::cli) async fn open_with_key(
+    app: &App,
+    spec: RemoteSpec,
+    output_options: OutputOptions<'_>,
+    accepted_key: Option<&str>,
+) -> Result<RemoteSession> {
     let (session, ()) =
-        connect(app, spec, output_options, Greeting::Now, |_| async { Ok(()) }).await?;
+        connect(app, spec, output_options, Greeting::Now, accepted_key, |_| async { Ok(()) })
+            .await?;
     Ok(session)
 }
 
@@ -295,7 +306,7 @@ pub(in crate::cli) async fn connect_while<T, F: Future<Output = Result<T>>>(
     output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(RemoteSession, T)> {
-    connect(app, spec, output_options, Greeting::WithFirstRequest, work).await
+    connect(app, spec, output_options, Greeting::WithFirstRequest, None, work).await
 }
 
 /// When to wait for the agent's greeting.
@@ -310,6 +321,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
     greeting: Greeting,
+    accepted_key: Option<&str>,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(RemoteSession, T)> {
     let programs = programs(app)?;
@@ -332,14 +344,17 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         && std::io::stderr().is_terminal();
     let options = ConnectOptions {
         agent: known_agent(app, &spec, &programs).unwrap_or_else(|| programs.agent.clone()),
-        unknown_host_policy: match (output_options.accept_new, interactive) {
-            (true, _) => UnknownHostPolicy::AcceptNew,
-            (false, true) => UnknownHostPolicy::Ask,
-            (false, false) => UnknownHostPolicy::Refuse,
+        unknown_host_policy: if output_options.accept_new {
+            UnknownHostPolicy::AcceptNew
+        } else if interactive || accepted_key.is_some() {
+            UnknownHostPolicy::Ask
+        } else {
+            UnknownHostPolicy::Refuse
         },
         user_prompt: Arc::new(TerminalPrompt {
             verbose: app.global.verbose > 0 && !app.global.quiet,
             attended: interactive,
+            accepted_key: accepted_key.map(str::to_owned),
             reporter: Mutex::new((reporter.clone(), None)),
             bar,
         }),
@@ -525,6 +540,8 @@ struct TerminalPrompt {
     verbose: bool,
     /// Whether somebody can answer at the terminal.
     attended: bool,
+    /// The fingerprint of the key that was agreed to before. Nobody is asked then.
+    accepted_key: Option<String>,
     /// The reporter, and the loss of a link that is not back yet.
     reporter: Mutex<(SharedReporter, Option<LinkLoss>)>,
     /// Suspended while something else is on the screen: it would erase a question.
@@ -533,6 +550,9 @@ struct TerminalPrompt {
 
 impl UserPrompt for TerminalPrompt {
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool {
+        if let Some(accepted) = &self.accepted_key {
+            return question.fingerprint == *accepted;
+        }
         self.bar.suspend(|| {
             write_stderr(&format!(
                 "the host {} is unknown\n  {} key {}\nAccept the key and store it in {}? [y/N] ",

@@ -14,19 +14,15 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use clap::ColorChoice;
 use rgpu_protocol::plan::{Stdin, reorders_text};
 
+use super::log;
 use rgpu_model::error::{Exit, Failure};
+use rgpu_report::own_mark;
 
 /// The first error of a write to stdout, other than a closed pipe.
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
 /// The value of `--color`. Failures before the command line is parsed have no [`App`](super::app::App).
 static COLOR: Mutex<ColorChoice> = Mutex::new(ColorChoice::Auto);
-
-/// The SGR parameters that rgpu itself and its help pages write, besides those of [`is_own_sgr`].
-const OWN_SGR: [&str; 10] = ["", "0", "1", "4", "31", "32", "33", "1;31", "1;32", "1;33"];
-
-/// Before the colour of a cell of a layout.
-const CELL_SGR: &str = "30;48;5;";
 
 /// Records `--color`, for [`Terminal::detect`].
 pub(in crate::cli) fn choose_color(choice: ColorChoice) {
@@ -60,7 +56,11 @@ fn shows_color(is_terminal: bool) -> bool {
 
 /// A text with the colours of rgpu itself where they are shown.
 fn escape_for(bytes: &[u8], shows_color: bool) -> String {
-    if shows_color { escape_but_own_colors(bytes) } else { escape_controls(bytes) }
+    if shows_color {
+        escape(bytes, |parameters| parameters.strip_prefix(own_mark()))
+    } else {
+        escape_controls(bytes)
+    }
 }
 
 /// Writes data to stdout through [`Stdout`] and returns whether that worked. A failure is
@@ -145,8 +145,10 @@ pub(in crate::cli) fn check_output_written() -> Result<(), Failure> {
 pub(in crate::cli) struct Terminal {
     /// Whether stdout is a terminal.
     pub stdout_tty: bool,
-    /// Whether stderr is a terminal, so that bars are drawn.
+    /// Whether stderr is a terminal.
     pub stderr_tty: bool,
+    /// Whether bars are drawn: on a terminal, unless the lines of a log would tear them.
+    pub has_bars: bool,
     /// Whether stdout shows colours.
     pub stdout_color: bool,
     /// Whether stderr shows colours.
@@ -169,6 +171,7 @@ impl Terminal {
         Self {
             stdout_tty,
             stderr_tty,
+            has_bars: stderr_tty && !log::is_running(),
             stdout_color: shows_color(stdout_tty),
             stderr_color: shows_color(stderr_tty),
             width: width.unwrap_or(80).max(40),
@@ -248,24 +251,19 @@ impl Drop for RawTerminal {
 /// dropped); other control characters become `\u001b` and the like, so that JSON stays JSON: there
 /// they occur in strings only.
 pub(in crate::cli) fn escape_controls(bytes: &[u8]) -> String {
-    escape(bytes, |_| false)
+    escape(bytes, |_| None)
 }
 
-/// As [`escape_controls`], for a text with colours of rgpu's own.
+/// As [`escape_controls`], for a text with colours of rgpu's own. They keep their mark, by which
+/// they are known when the text is written.
 pub(in crate::cli) fn escape_but_own_colors(bytes: &[u8]) -> String {
-    escape(bytes, is_own_sgr)
+    escape(bytes, |parameters| parameters.starts_with(own_mark()).then_some(parameters))
 }
 
 /// As [`escape_controls`], for the output of a program: its colours stay. What would hide text does
 /// not.
 pub(in crate::cli) fn escape_but_colors(bytes: &[u8]) -> String {
-    escape(bytes, |parameters| !conceals(parameters))
-}
-
-/// Whether rgpu itself writes the SGR sequence with these parameters.
-fn is_own_sgr(parameters: &str) -> bool {
-    let is_cell = |color: &str| color.parse::<u8>().is_ok();
-    OWN_SGR.contains(&parameters) || parameters.strip_prefix(CELL_SGR).is_some_and(is_cell)
+    escape(bytes, |parameters| (!conceals(parameters)).then_some(parameters))
 }
 
 /// Whether an SGR sequence hides text. The numbers after 38, 48 and 58 are of a colour.
@@ -288,15 +286,19 @@ fn conceals(parameters: &str) -> bool {
     false
 }
 
-/// The text with all but the SGR sequences with allowed parameters escaped.
-fn escape(bytes: &[u8], is_allowed: impl Fn(&str) -> bool) -> String {
+/// The text with everything escaped but the SGR sequences that `shown` has parameters for.
+fn escape(bytes: &[u8], shown: impl for<'t> Fn(&'t str) -> Option<&'t str>) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_ref();
     while let Some(c) = rest.chars().next() {
         // Without the `ESC[` and the `m`.
-        if let Some(len) = sgr_len(rest).filter(|len| is_allowed(&rest[2..len - 1])) {
-            out.push_str(&rest[..len]);
+        if let Some(len) = sgr_len(rest)
+            && let Some(parameters) = shown(&rest[2..len - 1])
+        {
+            out.push_str("\u{1b}[");
+            out.push_str(parameters);
+            out.push('m');
             rest = &rest[len..];
             continue;
         }
@@ -378,10 +380,15 @@ mod tests {
     #[test]
     fn colours_stay_and_everything_else_is_shown_escaped() {
         let red = b"\x1b[31mred\x1b[0m\r\n";
-        assert_eq!(escape_but_own_colors(red), "\u{1b}[31mred\u{1b}[0m\n");
-        assert_eq!(escape_for(red, true), "\u{1b}[31mred\u{1b}[0m\n");
-        assert_eq!(escape_for(red, false), "\\u001b[31mred\\u001b[0m\n");
-        assert_eq!(escape_controls(red), "\\u001b[31mred\\u001b[0m\n");
+        assert_eq!(escape_but_colors(red), "\u{1b}[31mred\u{1b}[0m\n");
+        for shown in [
+            escape_but_own_colors(red),
+            escape_for(red, true),
+            escape_for(red, false),
+            escape_controls(red),
+        ] {
+            assert_eq!(shown, "\\u001b[31mred\\u001b[0m\n");
+        }
         assert_eq!(escape_controls(b"\x1b]0;title\x07"), "\\u001b]0;title\\u0007");
         assert_eq!(escape_controls(b"\x1b[2J"), "\\u001b[2J");
         assert_eq!(escape_controls(b"50%\r100%"), "50%\\r100%");
@@ -398,10 +405,17 @@ mod tests {
     fn only_the_colours_of_rgpu_and_of_the_users_program_stay() {
         use rgpu_report::Style;
         let style = Style { color: true, ..Style::default() };
-        let verdicts = "FASTER SLOWER AMBIGUOUS SAME failed";
-        let painted = style.paint_verdicts(verdicts) + &style.paint("30;48;5;159", "1");
-        assert_eq!(escape_but_own_colors(painted.as_bytes()), painted);
-        for foreign in ["8", "38;5;1", "30;48;5;", "30;48;5;1;8", "7", "1;8", "5", "01"] {
+        // A name may hold the very sequence that rgpu writes.
+        let painted = style.paint("1;31", "SLOWER \u{1b}[1;31mname\u{1b}[0m");
+        let shown = "\u{1b}[1;31mSLOWER \\u001b[1;31mname\\u001b[0m\u{1b}[0m";
+        assert_eq!(escape_for(painted.as_bytes(), true), shown);
+        // Also if it is escaped once more.
+        let escaped = escape_but_own_colors(painted.as_bytes());
+        assert_eq!(escape_for(escaped.as_bytes(), true), shown);
+        let page = rgpu_report::mark_own_colors("\u{1b}[1mUsage\u{1b}[0m");
+        assert_eq!(escape_for(page.as_bytes(), true), "\u{1b}[1mUsage\u{1b}[0m");
+        for foreign in ["0", "1;31", "8", "38;5;1", "30;48;5;159", "30;48;5;1;8", "7", "1;8", "01"]
+        {
             let text = format!("\u{1b}[{foreign}mx");
             let shown = format!("\\u001b[{foreign}mx");
             assert_eq!(escape_but_own_colors(text.as_bytes()), shown);

@@ -9,6 +9,9 @@ use rgpu_model::{Profile, RungId};
 use rgpu_remote::RemoteSpec;
 use rgpu_run::config::LOCAL;
 
+/// The code of the failure of a command that has no number from a GPU.
+pub(in crate::cli) const NOT_MEASURED: &str = "not_measured";
+
 /// What a command does that has no number from a GPU.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(in crate::cli) struct UnmeasuredArgs {
@@ -26,6 +29,13 @@ impl UnmeasuredArgs {
     /// For a part of a command that judges the whole.
     pub(in crate::cli) const ALLOWED: Self = Self { require_gpu: false, allow_unmeasured: true };
 
+    /// The first given flag.
+    pub(in crate::cli) fn given(self) -> Option<&'static str> {
+        let flags =
+            [("--require-gpu", self.require_gpu), ("--allow-unmeasured", self.allow_unmeasured)];
+        flags.into_iter().find_map(|(flag, given)| given.then_some(flag))
+    }
+
     /// The failure of a command without a number from a GPU on `spec`, whose host has this driver;
     /// `None` if it is no failure. What was run is described before.
     pub(in crate::cli) fn failure(
@@ -38,7 +48,7 @@ impl UnmeasuredArgs {
             return None;
         }
         let what = format!("nothing was measured on a GPU of `{}`", spec.name);
-        let failure = Failure::new(Exit::Tool, "not_measured", what);
+        let failure = Failure::new(Exit::Tool, NOT_MEASURED, what);
         let failure = match driver {
             None => failure.cause("the host has no NVIDIA driver").hint(ANOTHER_HOST),
             Some(_) => failure

@@ -1,16 +1,47 @@
 //! Demangles C++ (Itanium) and Rust symbols.
 
+use std::fmt::{self, Write};
+
 /// Longer symbols, in bytes, are not demangled, because demanglers are recursive.
 const MAX_SYMBOL_BYTES: usize = 32 << 10;
 
-/// The demangled form of `symbol`; `None` if it is not mangled or its form is unknown.
+/// Bytes of text that each byte of a symbol may become. Names of CUTLASS take about 5. Substitutions
+/// may refer to each other, so that each byte of a hostile symbol doubles the text.
+const MAX_GROWTH: usize = 16;
+
+/// Bytes of text that any symbol may become.
+const MIN_NAME_LIMIT: usize = 1 << 10;
+
+/// A demangled name of limited length.
+struct LimitedName {
+    text: String,
+    bytes_left: usize,
+}
+
+impl LimitedName {
+    fn of(symbol: &str) -> Self {
+        Self { text: String::new(), bytes_left: MIN_NAME_LIMIT + MAX_GROWTH * symbol.len() }
+    }
+}
+
+impl Write for LimitedName {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        self.bytes_left = self.bytes_left.checked_sub(piece.len()).ok_or(fmt::Error)?;
+        self.text.push_str(piece);
+        Ok(())
+    }
+}
+
+/// The demangled form of `symbol`; `None` if it is not mangled, its form is unknown, or it becomes
+/// more than 16 times as long.
 pub fn demangle(symbol: &str) -> Option<String> {
     if symbol.len() > MAX_SYMBOL_BYTES {
         return None;
     }
+    let mut limited = LimitedName::of(symbol);
     // Legacy Rust names are also valid C++ names, so the stricter Rust demangler goes first.
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
-        return Some(format!("{name:#}"));
+        return write!(limited, "{name:#}").is_ok().then_some(limited.text);
     }
     if !symbol.starts_with("_Z") {
         return None;
@@ -18,7 +49,8 @@ pub fn demangle(symbol: &str) -> Option<String> {
     let limits = cpp_demangle::ParseOptions::default().recursion_limit(96);
     let name = cpp_demangle::Symbol::new_with_options(symbol, &limits).ok()?;
     let shown = cpp_demangle::DemangleOptions::new().recursion_limit(96);
-    name.demangle_with_options(&shown).ok().filter(|text| text != symbol)
+    name.structured_demangle(&mut limited, &shown).ok()?;
+    Some(limited.text).filter(|text| text != symbol)
 }
 
 /// A demangled name without its arguments: `block_sum<float>` of `void block_sum<float>(float*)`.
@@ -68,6 +100,42 @@ mod tests {
         assert_eq!(demangle("_RNvC5crate4main").as_deref(), Some("crate::main"));
         assert_eq!(demangle("vecadd"), None);
         assert_eq!(demangle(&"_Z".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn a_name_that_grows_without_bound_stays_mangled() {
+        // Each level has four times the level before it as its arguments.
+        let mut cpp = String::from("_Z1f1PIiiiiE");
+        for level in 1..=30 {
+            let last = format!("S{}_", radix_36(level - 1));
+            cpp.push_str(&format!("S_I{last}{last}{last}{last}E"));
+        }
+        assert_eq!(demangle(&cpp), None);
+        // Tuples of ten references to the tuple before.
+        let rust = [
+            "_RINvC1a1fTllllllllllE",
+            "TB7_B7_B7_B7_B7_B7_B7_B7_B7_B7_E",
+            "TBj_Bj_Bj_Bj_Bj_Bj_Bj_Bj_Bj_Bj_E",
+            "TBP_BP_BP_BP_BP_BP_BP_BP_BP_BP_E",
+            "TB1l_B1l_B1l_B1l_B1l_B1l_B1l_B1l_B1l_B1l_E",
+            "TB1R_B1R_B1R_B1R_B1R_B1R_B1R_B1R_B1R_B1R_EE",
+        ];
+        assert_eq!(demangle(&rust.concat()), None);
+        let mut limited = LimitedName::of("abc");
+        assert!(limited.write_str(&"x".repeat(1024 + 48)).is_ok());
+        assert!(limited.write_str("x").is_err());
+    }
+
+    /// The number of a substitution as the Itanium ABI writes it.
+    fn radix_36(mut number: u32) -> String {
+        let mut digits = Vec::new();
+        loop {
+            digits.push(char::from_digit(number % 36, 36).unwrap().to_ascii_uppercase());
+            number /= 36;
+            if number == 0 {
+                return digits.into_iter().rev().collect();
+            }
+        }
     }
 
     #[test]

@@ -57,6 +57,8 @@ struct Arguments {
     #[schemars(schema_with = "modes")]
     #[serde(default)]
     mode: Option<String>,
+    /// With `mode`: as for profile.
+    allow_unmeasured: Option<bool>,
     /// The GPU host, a name of `hosts`. Without it: the default remote.
     remote: Option<String>,
     /// Which GPU, as for profile.
@@ -76,6 +78,9 @@ async fn run(call: Call) -> Result<Answer> {
     let inputs = InputFiles::new(context, arguments.files.as_deref().unwrap_or_default())?;
     let mut line = CommandLine::new(["exec"]);
     line.flag("mode", arguments.mode);
+    if arguments.allow_unmeasured == Some(true) {
+        line.arg("--allow-unmeasured");
+    }
     remote(&mut line, arguments.remote.as_deref())?;
     line.flag("gpu", arguments.gpu);
     line.flag("gpus", arguments.gpus);

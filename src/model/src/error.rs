@@ -20,10 +20,10 @@ pub enum Exit {
     Done = 0,
     /// Findings or a regression, where the command line makes them a failure.
     Findings = 1,
-    /// The command line is wrong, or names a run or a file that does not exist.
+    /// The command line is wrong, or names a run, file or program that does not exist.
     Usage = 2,
-    /// The configuration, kernel.toml or an expression is invalid, or a kernel, remote or source
-    /// does not exist.
+    /// The configuration, kernel.toml or an expression is invalid, or a kernel or remote does not
+    /// exist.
     Config = 3,
     /// The host or the connection failed, or data was damaged in transit.
     Host = 4,
@@ -49,8 +49,11 @@ impl Exit {
             Self::Findings,
             "findings, a regression or a failed condition, where the command names it",
         ),
-        (Self::Usage, "the command line is wrong, or names a run or a file that does not exist"),
-        (Self::Config, "wrong settings or kernel.toml; an unknown kernel, remote or source"),
+        (
+            Self::Usage,
+            "the command line is wrong, or names a run, file or program that does not exist",
+        ),
+        (Self::Config, "wrong settings or kernel.toml; an unknown kernel or remote"),
         (Self::Host, "the host or the connection failed, or nothing was verified on a GPU"),
         (
             Self::Tool,
@@ -168,10 +171,15 @@ impl Failure {
         self
     }
 
-    /// Sets the cause: the sources of an error, or a tool's own message.
+    /// Sets the cause: the sources of an error, or a tool's own message. A full disk of this machine
+    /// gets its hint.
     pub fn cause(mut self, cause: impl fmt::Display) -> Self {
         let cause = cause.to_string();
+        let is_full = FULL_DISK_MESSAGES.iter().any(|message| cause.contains(message));
         self.cause = (!cause.is_empty()).then_some(cause);
+        if self.exit == Exit::Disk && is_full {
+            return self.hint(MAKE_ROOM);
+        }
         self
     }
 
@@ -235,6 +243,20 @@ impl ErrorDocument {
     pub fn new(error: Failure, exit: u8) -> Self {
         Self { schema: "rgpu.error/1".to_owned(), exit, error }
     }
+}
+
+/// What the operating system says of a disk without room, and of a quota that is used up.
+const FULL_DISK_MESSAGES: [&str; 2] = ["No space left on device", "quota exceeded"];
+
+/// The hint for a full disk of this machine.
+const MAKE_ROOM: &str = "make room: `rgpu runs clean` and `rgpu cache clean` remove what rgpu keeps; `rgpu runs attach` then fetches what a run still has on its host";
+
+/// The code of the failure for a missing file that the user named.
+pub const NO_SUCH_FILE: &str = "no_such_file";
+
+/// The failure for a missing file that the user named, the same in every command.
+pub fn no_such_file(path: impl fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, NO_SUCH_FILE, format!("there is no file `{path}`"))
 }
 
 /// The hint for a host without a GPU.
@@ -358,6 +380,15 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_gets_a_hint_on_this_machine_alone() {
+        let full = std::io::Error::from_raw_os_error(28);
+        let here = Failure::new(Exit::Disk, "disk", "cannot write").cause(&full);
+        assert!(here.hints[0].starts_with("make room"), "{here}");
+        assert!(Failure::new(Exit::Host, "x", "x").cause(&full).hints.is_empty());
+        assert!(Failure::new(Exit::Disk, "disk", "x").cause("Permission denied").hints.is_empty());
+    }
 
     #[test]
     fn hints_of_which_most_words_are_the_same_are_one() {

@@ -88,6 +88,12 @@ pub fn unmeasured(size: &[u32; 3]) -> bool {
 }
 
 impl Launch {
+    /// A launch that has nothing but these metrics, without units and sources.
+    pub fn of_numbers(metrics: &[(&str, f64)]) -> Self {
+        let metric = |(name, x): &(&str, f64)| ((*name).into(), Value::Float(*x).into());
+        Self { metrics: metrics.iter().map(metric).collect(), ..Self::default() }
+    }
+
     /// The value of a metric; `None` if it is absent or a text.
     pub fn number(&self, id: &str) -> Option<f64> {
         self.metrics.get(id).and_then(|m| m.value.as_f64())

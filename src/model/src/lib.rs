@@ -10,11 +10,13 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod agent_files;
 pub mod beneath;
 pub mod duration;
 pub mod error;
 pub mod fault_point;
 pub mod number_form;
+pub mod ownership;
 pub mod program_answer;
 pub mod regular_file;
 pub mod toml_error;

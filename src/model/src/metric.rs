@@ -19,6 +19,13 @@ pub struct Metric {
     pub from: SharedText,
 }
 
+impl From<Value> for Metric {
+    /// A value without unit and source.
+    fn from(value: Value) -> Self {
+        Self { value, unit: SharedText::default(), from: SharedText::default() }
+    }
+}
+
 /// A finite number or a text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]

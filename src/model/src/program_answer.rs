@@ -8,7 +8,10 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -32,8 +35,23 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Runs the command without input and reads at most `max_bytes` of its stdout.
 pub fn read_answer(command: &mut Command, max_bytes: u64) -> io::Result<Output> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    wait_for_answer(command.spawn()?, max_bytes)
+    wait_for_answer(start(command)?, max_bytes)
+}
+
+/// Runs the command like [`read_answer`], but for no longer than `time`.
+///
+/// # Errors
+/// Those of [`wait_for_answer`]; it ran for longer (`TimedOut`), and was killed.
+pub fn read_answer_within(
+    command: &mut Command,
+    max_bytes: u64,
+    time: Duration,
+) -> io::Result<Output> {
+    wait_within(start(command)?, max_bytes, Some(time))
+}
+
+fn start(command: &mut Command) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
 /// Reads what a program prints into its pipes until it ends.
@@ -41,8 +59,13 @@ pub fn read_answer(command: &mut Command, max_bytes: u64) -> io::Result<Output> 
 /// # Errors
 /// It printed more than `max_bytes` to stdout, or more than 256 MiB to stderr (`FileTooLarge`), and
 /// was killed; or its pipes cannot be read.
-pub fn wait_for_answer(mut child: Child, max_bytes: u64) -> io::Result<Output> {
+pub fn wait_for_answer(child: Child, max_bytes: u64) -> io::Result<Output> {
+    wait_within(child, max_bytes, None)
+}
+
+fn wait_within(mut child: Child, max_bytes: u64, time: Option<Duration>) -> io::Result<Output> {
     let running = Arc::new(Running::of(&child));
+    let timer = time.and_then(|time| Timer::start(running.clone(), time));
     let messages = child.stderr.take().map(|mut pipe| {
         let reader = std::thread::Builder::new().name("messages".to_owned());
         let running = running.clone();
@@ -69,8 +92,14 @@ pub fn wait_for_answer(mut child: Child, max_bytes: u64) -> io::Result<Output> {
     }
     running.wait();
     let status = child.wait()?;
+    let is_too_late = timer.is_some_and(Timer::end) && !status.success();
     if is_too_long {
         return Err(too_long(max_bytes));
+    }
+    if is_too_late {
+        let seconds = time.unwrap_or_default().as_secs();
+        let what = format!("it did not end within {seconds} s and was stopped");
+        return Err(io::Error::new(io::ErrorKind::TimedOut, what));
     }
     read?;
     let stderr = messages.transpose()?.and_then(|reader| reader.join().ok());
@@ -102,6 +131,33 @@ impl Running {
             // It may have ended meanwhile.
             let _ = kill_process(id, Signal::KILL);
         }
+    }
+}
+
+/// Kills a program that runs for too long.
+struct Timer {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<bool>,
+}
+
+impl Timer {
+    /// `None` if no thread can be started; the program then has no limit.
+    fn start(running: Arc<Running>, time: Duration) -> Option<Self> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let thread = std::thread::Builder::new().name("time limit".to_owned()).spawn(move || {
+            let is_over = stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            if is_over {
+                running.kill();
+            }
+            is_over
+        });
+        Some(Self { stop, thread: thread.ok()? })
+    }
+
+    /// Ends the timer, and returns whether the time was over before.
+    fn end(self) -> bool {
+        drop(self.stop);
+        self.thread.join().unwrap_or(false)
     }
 }
 
@@ -219,6 +275,17 @@ mod tests {
         let short = read_answer(&mut shell("cat; echo a; echo b >&2; exit 3"), 2).unwrap();
         assert_eq!((&*short.stdout, &*short.stderr), (&b"a\n"[..], &b"b\n"[..]));
         assert_eq!(short.status.code(), Some(3));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_in_time_is_stopped() {
+        let mut endless = Command::new("sleep");
+        let error = read_answer_within(endless.arg("600"), 5, Duration::from_millis(100));
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "it did not end within 0 s and was stopped");
+        let fast = read_answer_within(&mut shell("echo a"), 5, Duration::from_secs(600)).unwrap();
+        assert_eq!(fast.stdout, b"a\n");
     }
 
     #[tokio::test]

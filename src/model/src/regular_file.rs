@@ -22,7 +22,7 @@ pub const MAX_FILE_BYTES: u64 = 2 << 30;
 
 /// The largest TOML file and the largest block of TOML in a script. A document takes many times the
 /// memory of its text.
-pub const MAX_TOML_BYTES: u64 = 1 << 20;
+pub const MAX_TOML_BYTES: u64 = 128 << 10;
 
 /// Opens a regular file for reading. Links are followed.
 ///
@@ -64,9 +64,10 @@ pub fn check_toml_size(text: &str) -> io::Result<()> {
 }
 
 fn too_large(max_bytes: u64) -> io::Error {
-    io::Error::other(match max_bytes >> 20 {
-        mib if mib << 20 == max_bytes => format!("it is larger than {mib} MiB"),
-        _ => format!("it is larger than {max_bytes} bytes"),
+    io::Error::other(match max_bytes {
+        bytes if bytes % (1 << 20) == 0 => format!("it is larger than {} MiB", bytes >> 20),
+        bytes if bytes % (1 << 10) == 0 => format!("it is larger than {} KiB", bytes >> 10),
+        bytes => format!("it is larger than {bytes} bytes"),
     })
 }
 
@@ -90,15 +91,15 @@ mod tests {
     fn an_error_says_the_largest_size() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.toml");
-        let text = " ".repeat(1 << 20);
+        let text = " ".repeat(128 << 10);
         fs::write(&file, &text).unwrap();
         assert_eq!(read_to_string(&file, MAX_TOML_BYTES).unwrap(), text);
         check_toml_size(&text).unwrap();
         fs::write(&file, format!("{text} ")).unwrap();
         let error = read_to_string(&file, MAX_TOML_BYTES).unwrap_err();
-        assert_eq!(error.to_string(), "it is larger than 1 MiB");
+        assert_eq!(error.to_string(), "it is larger than 128 KiB");
         let error = check_toml_size(&format!("{text} ")).unwrap_err();
-        assert_eq!(error.to_string(), "it is larger than 1 MiB");
+        assert_eq!(error.to_string(), "it is larger than 128 KiB");
         assert_eq!(read(&file, 3).unwrap_err().to_string(), "it is larger than 3 bytes");
     }
 

@@ -56,7 +56,8 @@ pub fn valid_name(text: &str) -> bool {
 }
 
 /// The name for the kernel in the bare source `file`: its stem, with each run of invalid characters
-/// replaced by one `-` (`my kern.cu` becomes `my-kern`), or `kernel` if nothing is left.
+/// replaced by one `-` (`my kern.cu` becomes `my-kern`). If nothing is left, `kernel-` and six digits
+/// of the stem's digest: two files of such names do not replace each other's results.
 pub fn name_of(file: &Path) -> String {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     if valid_name(&stem) {
@@ -68,6 +69,10 @@ pub fn name_of(file: &Path) -> String {
     // The text is ASCII now, so that any index is a character boundary.
     let mut name = joined.trim_matches(['.', '_', '-']).to_owned();
     name.truncate(80);
+    if name.is_empty() && !stem.is_empty() {
+        let digest = rgpu_protocol::Digest::of(stem.as_bytes());
+        name = format!("kernel-{}", &digest.as_str()[..6]);
+    }
     if name.is_empty() { "kernel".to_owned() } else { name }
 }
 

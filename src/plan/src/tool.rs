@@ -67,8 +67,7 @@ pub use plan::request::{
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
 pub use plan::stall::add_hang_detection;
-pub use plan::wheels::CUTE;
-pub use plan::wheels::{NVCC, WheelNvcc, Wheels};
+pub use plan::wheels::{CUTE, NVCC, TRITON, WheelNvcc, Wheels};
 pub use plan::{check, check_launcher, plan};
 
 /// A tool of the GPU host.

@@ -156,7 +156,9 @@ impl Session {
     pub async fn wait_for_hello(&mut self) -> Result<(), RemoteError> {
         if self.agent.is_none() {
             self.is_answer_pending = true;
-            self.agent = Some(self.conversation.wait_for_hello(self.setup.as_ref()).await?);
+            let hello = self.conversation.wait_for_hello(self.setup.as_ref()).await?;
+            tracing::debug!(version = hello.version, features = ?hello.features, "agent: hello");
+            self.agent = Some(hello);
             self.is_answer_pending = false;
         }
         Ok(())
@@ -178,6 +180,7 @@ impl Session {
         request: Request,
     ) -> Result<FromAgent, RemoteError> {
         let early = self.agent.is_none();
+        tracing::debug!(request = request.name, limit = ?request.limit, "agent: asking");
         self.is_answer_pending = true;
         self.send_hello()?;
         self.conversation.writer.message(message)?;
@@ -204,6 +207,11 @@ impl Session {
         self.is_answer_pending = true;
         let answer = self.conversation.answer(request, &mut self.backlog).await;
         self.is_answer_pending = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
+        if let Err(error) = &answer {
+            tracing::debug!(request = request.name, %error, "agent: no answer");
+        } else {
+            tracing::debug!(request = request.name, "agent: answered");
+        }
         answer
     }
 

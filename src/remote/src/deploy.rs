@@ -318,6 +318,7 @@ async fn read_until_reply(
                     .verbose(&format!("printed by the host's start-up files: {}", preamble.trim()));
             }
             reader.consume(before + len);
+            tracing::debug!(?reply, "agent: the start command answers");
             return Ok(Some(reply));
         }
         if reader.pending().len() > MAX_PREAMBLE + MAGIC.len() {

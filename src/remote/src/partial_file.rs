@@ -4,6 +4,7 @@
 //! Hashing, writing and copying run in threads of their own while the next pieces arrive.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,9 +72,7 @@ impl PartialArtifact {
         (folder, dest): (&Folder, &Path),
         copy: Option<File>,
     ) -> Result<Self, RemoteError> {
-        let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let part =
-            dest.with_file_name(format!(".{name}.{}.part", &remote_file.digest.as_str()[..16]));
+        let part = part_of(dest, &remote_file.digest.as_str()[..16]);
         let disk_error = |source| RemoteError::Disk { path: folder.path().join(&part), source };
         let mut file = folder.update(&part, FILE_MODE).map_err(disk_error)?;
         let (check, len) = resume(&mut file, remote_file).map_err(disk_error)?;
@@ -111,6 +110,22 @@ impl PartialArtifact {
             None => Err(failed("it has failed".to_owned())),
         }
     }
+}
+
+/// Bytes of a file's name that its unfinished part repeats: a name has at most 255.
+const MAX_REPEATED_NAME: usize = 160;
+
+/// The unfinished part of `dest`, beside it. A long name is cut and told apart by its hash.
+fn part_of(dest: &Path, digest: &str) -> PathBuf {
+    let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    if name.len() <= MAX_REPEATED_NAME {
+        return dest.with_file_name(format!(".{name}.{digest}.part"));
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    // A character has at most four bytes.
+    let head: String = name.chars().take(MAX_REPEATED_NAME / 4).collect();
+    dest.with_file_name(format!(".{head}~{:016x}.{digest}.part", hasher.finish()))
 }
 
 /// Hashes the complete pieces in `file` and seeks to their end. An incomplete piece is cut off. A
@@ -246,6 +261,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn the_part_of_a_file_with_a_long_name_has_a_name_that_fits() {
+        let digest = "0123456789abcdef";
+        let [a, b] = ["a", "b"].map(|end| format!("out/{}{end}", "ü".repeat(127)));
+        let [of_a, of_b] = [&a, &b].map(|path| part_of(Path::new(path), digest));
+        assert!(of_a.file_name().unwrap().len() < 255);
+        assert_ne!(of_a, of_b);
+        assert_eq!(part_of(Path::new("out/x"), digest), Path::new("out/.x.0123456789abcdef.part"));
+    }
 
     #[test]
     fn what_comes_faster_than_a_disk_takes_it_is_not_waited_for() {

@@ -42,7 +42,7 @@ pub use brief::MIN_BUDGET_BYTES;
 pub use document::{Destination, Document};
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;
-pub use paint::{BAD, DOUBTFUL, verdict_color};
+pub use paint::{BAD, DOUBTFUL, mark_own_colors, own_mark, verdict_color};
 pub use quantity::{
     age, amount, bytes, cost, duration, per_second, percent, time_span, timestamp, usd,
 };

@@ -1,5 +1,7 @@
 //! Renders tables: aligned columns for terminals, or Markdown.
 
+use std::borrow::Cow;
+
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
 };
@@ -230,8 +232,14 @@ fn fits(table: &str, width: usize) -> bool {
     table.lines().all(|line| line.chars().count() <= width)
 }
 
+/// Characters of a cell that are shown. The table counts a row's columns in 16 bits.
+const MAX_CELL_CHARS: usize = 4096;
+
 fn cell(text: &str, align: Align) -> Cell {
-    Cell::new(text).set_alignment(match align {
+    let cut = text.char_indices().nth(MAX_CELL_CHARS);
+    let shown =
+        cut.map_or(Cow::Borrowed(text), |(end, _)| Cow::Owned(format!("{}…", &text[..end])));
+    Cell::new(shown).set_alignment(match align {
         Align::Left => CellAlignment::Left,
         Align::Right => CellAlignment::Right,
     })
@@ -240,6 +248,14 @@ fn cell(text: &str, align: Align) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_of_any_length_is_cut_and_no_panic() {
+        let mut table = TextTable::new("kernel");
+        table.add_row(["k".repeat(70_000)]);
+        let shown = table.plain(80, 0);
+        assert!(shown.len() < 10_000 && shown.contains('…'), "{}", shown.len());
+    }
 
     #[test]
     fn a_foreign_text_does_not_begin_a_line() {

@@ -22,6 +22,7 @@ pub use project::is_below;
 use project::{ProjectFile, check_runs_dir};
 use rgpu_analysis::Thresholds;
 use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
+use rgpu_model::ownership::{Exposure, may_decide};
 use rgpu_model::regular_file::{self, MAX_TOML_BYTES};
 use rgpu_model::toml_error;
 use rgpu_remote::{RemoteSpec, without_secret};
@@ -92,6 +93,13 @@ pub fn is_started_by_agent() -> bool {
     std::env::var_os(AGENT_VARIABLE).is_some()
 }
 
+/// The project of the agent that started this process: the folder that [`AGENT_VARIABLE`] names,
+/// else `own`, the project of this process. `None` if no agent did.
+pub fn project_of_agent(own: &Path) -> Option<PathBuf> {
+    let named = PathBuf::from(std::env::var_os(AGENT_VARIABLE)?);
+    Some(if named.is_absolute() { named } else { own.to_owned() })
+}
+
 /// All settings, each with its origin.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -146,13 +154,28 @@ pub const LOCAL: &str = "local";
 
 impl Config {
     /// Loads the settings for `cwd`. `home_config` is the user's configuration folder.
+    ///
+    /// # Errors
+    /// A file exists but cannot be read, is not TOML, or has unknown keys; others can change the
+    /// user's settings.
     pub fn load(cwd: &Path, home_config: &Path, env: &Environment) -> Result<Self> {
         let user_file = env.config.clone().unwrap_or_else(|| home_config.join("rgpu/config.toml"));
+        if env.config.is_none() {
+            check_exposure(&user_file)?;
+        }
+        // `rgpu remote add` makes the file, but a folder that does not exist is a slip.
+        if let Some(folder) = env.config.as_deref().and_then(Path::parent)
+            && !folder.as_os_str().is_empty()
+            && !folder.is_dir()
+        {
+            return Err(bad_file(&user_file, "its folder does not exist")
+                .hint("`RGPU_CONFIG` names this file: correct the variable, or unset it"));
+        }
         let (own, ignored): (Vec<_>, Vec<_>) = cwd
             .ancestors()
             .map(|dir| dir.join("rgpu.toml"))
             .filter(|path| path.is_file())
-            .partition(|path| project::may_decide(path, cwd));
+            .partition(|path| may_decide(path, cwd));
         let project_file = own.into_iter().next();
         let ignored = ignored.into_iter().next();
         let project = project_file
@@ -173,11 +196,10 @@ impl Config {
             return Err(bad_file(path, "it is a link to a file outside of the project"));
         }
         let project_settings: ProjectFile = match &project_file {
-            Some(path) => read(path).map_err(|f| match settings_text(path) {
-                Ok(text) if text.contains("[remote") => f.hint(
-                    "a project may name a remote (`default_remote`), never define one: use `rgpu remote add`",
-                ),
-                _ => f,
+            Some(path) => read(path).map_err(|f| {
+                let cause = f.cause.as_deref().unwrap_or_default();
+                let defines_remote = cause.contains("unknown field `remote`");
+                if defines_remote { f.hint(DEFINES_REMOTE) } else { f }
             })?,
             None => ProjectFile::default(),
         };
@@ -387,6 +409,30 @@ impl Config {
     }
 }
 
+/// Refuses settings that others than the user can change, as ssh does: they say where secrets go
+/// and which programs start. A file that the user names (`$RGPU_CONFIG`) is used as it is.
+fn check_exposure(user_file: &Path) -> Result<()> {
+    // Settings are often kept in another folder and linked.
+    let real = user_file.canonicalize().ok();
+    let folders = [user_file.parent(), real.as_deref().and_then(Path::parent)];
+    let home = std::env::home_dir();
+    for path in folders.into_iter().flatten().chain([user_file]) {
+        if let Some(exposure) = Exposure::of(path, home.as_deref()) {
+            let command = match exposure {
+                Exposure::Owner => "chown \"$(id -u)\"",
+                Exposure::Mode(_) => "chmod go-w",
+            };
+            let path = path.display().to_string();
+            let what = "your settings are not used, since others can change them";
+            return Err(Failure::new(Exit::Config, "exposed_settings", what)
+                .cause(exposure)
+                .hint(format!("check what they say, then: {command} {}", shell_word(&path)))
+                .file(path));
+        }
+    }
+    Ok(())
+}
+
 /// The target of a symbolic link, which may not exist. Settings are often kept in another folder
 /// and linked.
 fn resolve_links(path: &Path) -> PathBuf {
@@ -452,6 +498,10 @@ fn read<T: Default + for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
     }
 }
 
+/// The hint for a project's file with a table of a remote.
+const DEFINES_REMOTE: &str =
+    "a project may name a remote (`default_remote`), never define one: use `rgpu remote add`";
+
 fn bad_file(path: &Path, cause: &str) -> Failure {
     Failure::new(Exit::Config, "bad_config", "a settings file cannot be used")
         .file(path.display())
@@ -492,6 +542,20 @@ mod tests {
     }
 
     #[test]
+    fn a_settings_file_that_the_user_named_in_no_folder_is_refused() {
+        let dir = setup("", "");
+        let named = |path: &str| Environment {
+            config: Some(dir.path().join(path)),
+            ..Environment::default()
+        };
+        let refused = load(dir.path(), named("nowhere/config.toml")).unwrap_err();
+        assert!(refused.to_string().contains("its folder does not exist"), "{refused}");
+        assert!(refused.hints[0].contains("RGPU_CONFIG"), "{refused}");
+        // The file itself is made by the first `rgpu remote add`.
+        assert!(load(dir.path(), named("home/new.toml")).is_ok());
+    }
+
+    #[test]
     fn a_projects_file_that_leads_out_of_it_is_refused_without_a_line_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let (project, secret) = (dir.path().join("project"), dir.path().join("id_ed25519"));
@@ -501,6 +565,37 @@ mod tests {
         let refused = Config::load(&project, dir.path(), &Environment::default()).unwrap_err();
         let text = refused.to_string();
         assert!(text.contains("a link to a file outside") && !text.contains("BEGIN"), "{text}");
+    }
+
+    #[test]
+    fn settings_that_others_can_change_are_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = setup("default_remote = \"a\"\n", "");
+        let (folder, file) =
+            (dir.path().join("home/rgpu"), dir.path().join("home/rgpu/config.toml"));
+        let set_mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+        };
+        let refused = || load(dir.path(), Environment::default()).unwrap_err();
+        for (path, open, closed) in [(&folder, 0o777, 0o700), (&file, 0o666, 0o600)] {
+            set_mode(path, open);
+            let failure = refused();
+            assert_eq!(failure.code, "exposed_settings");
+            let told = format!("{:?}", failure.hints);
+            assert!(told.contains(&format!("chmod go-w {}", path.display())), "{told}");
+            // A file that the user names is used as it is.
+            let named = Environment { config: Some(file.clone()), ..Environment::default() };
+            assert_eq!(load(dir.path(), named).unwrap().default_remote.value, "a");
+            set_mode(path, closed);
+        }
+        // Settings that are kept elsewhere.
+        let kept = dir.path().join("kept");
+        fs::create_dir(&kept).unwrap();
+        fs::rename(&file, kept.join("config.toml")).unwrap();
+        std::os::unix::fs::symlink(kept.join("config.toml"), &file).unwrap();
+        assert!(load(dir.path(), Environment::default()).is_ok());
+        set_mode(&kept, 0o777);
+        assert_eq!(refused().code, "exposed_settings");
     }
 
     #[test]

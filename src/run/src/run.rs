@@ -24,6 +24,7 @@ mod fingerprint;
 mod host_listings;
 mod host_tool;
 mod job;
+mod laptop_code;
 mod lifecycle;
 mod link_record;
 mod listings;
@@ -58,7 +59,7 @@ pub use compare::{CompareRun, ComparisonOutcome};
 pub use dsl_layouts::LayoutsRun;
 pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
 pub use exec::{
-    EXEC_STEP, ExecOutcome, ExecRequest, ExecRun, ProgramExit, ProgramSource, draft as exec_draft,
+    ExecOutcome, ExecRequest, ExecRun, ProgramExit, ProgramSource, draft as exec_draft,
 };
 pub use facts::{FactsCache, FailedTry};
 pub use failed_rungs::FailedRungs;
@@ -66,10 +67,11 @@ pub use file_copies::FileCopies;
 pub use host_listings::fetch_host_listings;
 pub use host_tool::install_host_tool;
 pub use job::{HostFile, JobResult, NEVER_SUBMITTED, RunContext, close, record_output};
+pub use laptop_code::why_not_compiled_here;
 pub use lifecycle::{RunSession, RunStart};
 pub use link_record::LinkRecord;
 pub use local_build::{NOT_FOR_AGENTS, arch_to_compile_here};
-pub use outcome::{MAX_CAUSE_LINES, signal};
+pub use outcome::{EXEC_STEP, MAX_CAUSE_LINES, signal, starts_program};
 pub use pass_planner::first_plan;
 pub use profile::{ProfileOutcome, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};

@@ -4,8 +4,14 @@
 //! They may come with a clone. Small values take a multiple of their text as fields of a document, so
 //! each text is counted before it is read. serde_json bounds the depth.
 
+use std::path::Path;
+
 use rgpu_format::memory::MemoryBudget;
+use rgpu_model::regular_file;
 use serde::de::{DeserializeOwned, Error};
+
+/// Larger files of rgpu's cache are not read: the facts of a host take some KiB.
+const MAX_CACHED_BYTES: u64 = 16 << 20;
 
 /// Reads a document.
 ///
@@ -15,6 +21,11 @@ use serde::de::{DeserializeOwned, Error};
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     MemoryBudget::of(text.len()).take_document(text).map_err(serde_json::Error::custom)?;
     serde_json::from_slice(text)
+}
+
+/// Reads a document of rgpu's own cache. `None` if there is none that can be used.
+pub(crate) fn read_cached<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    from_slice(&regular_file::read(path, MAX_CACHED_BYTES).ok()?).ok()
 }
 
 /// Memory of any value of a JSON document that is kept as it is.

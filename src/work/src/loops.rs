@@ -20,10 +20,12 @@
 mod answers;
 mod commit;
 mod config;
+mod copies;
 mod documents;
 mod driver;
 mod error;
 mod measure;
+mod phases;
 mod prompt;
 mod state;
 mod status;
@@ -225,9 +227,13 @@ impl Loops {
         documents::add_progress(&self.files, &path, iteration, report)
     }
 
-    /// Removes the loops that have stopped, but not the `keep` newest of them: their folders, their
-    /// commits' refs and their rows. Returns their ids, oldest first. Their events stay.
-    pub fn prune(&mut self, keep: usize) -> Result<Vec<String>, LoopError> {
+    /// The ids of the loops that [`Loops::prune`] would remove, oldest first.
+    pub fn ids_to_prune(&self, keep: usize) -> Result<Vec<String>, LoopError> {
+        Ok(self.stopped_beyond(keep)?.into_iter().rev().map(|row| row.id).collect())
+    }
+
+    /// The loops that have stopped, newest first, without the `keep` newest.
+    fn stopped_beyond(&self, keep: usize) -> Result<Vec<LoopRow>, LoopError> {
         let mut stopped = Vec::new();
         for id in self.ids_with("")? {
             let row = self.find(Some(&id))?;
@@ -235,8 +241,15 @@ impl Loops {
                 stopped.push(row);
             }
         }
+        Ok(stopped.split_off(keep.min(stopped.len())))
+    }
+
+    /// Removes the loops that have stopped, but not the `keep` newest of them: their folders, their
+    /// commits' refs and their rows. Returns their ids, oldest first. Their events stay.
+    pub fn prune(&mut self, keep: usize) -> Result<Vec<String>, LoopError> {
+        let old = self.stopped_beyond(keep)?;
         // Nothing is removed where one folder cannot be.
-        for row in stopped.iter().skip(keep) {
+        for row in &old {
             let folder = self.folder(&row.id);
             match self.files.folder(&folder) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -246,7 +259,7 @@ impl Loops {
             }
         }
         let mut removed = Vec::new();
-        for row in stopped.iter().skip(keep).rev() {
+        for row in old.iter().rev() {
             // The rows go last, so that a killed removal can be repeated.
             let folder = self.folder(&row.id);
             match self.files.remove_folder(&folder) {

@@ -323,7 +323,7 @@ impl CommandLine {
         command.arg0("rgpu").args(self.json.then_some("--json")).args(&self.argv);
         command.current_dir(&own.folder).process_group(0);
         if own.is_for_agent {
-            command.env(AGENT_VARIABLE, "1");
+            command.env(AGENT_VARIABLE, &own.folder);
         }
         command.stdin(match &self.stdin {
             None => Stdio::null(),

@@ -118,7 +118,11 @@ fn old_loops_are_named_in_full_and_can_be_removed() {
     assert!(ids.iter().all(|id| said.contains(id)), "{said}");
     refused(&test, &format!("loop status {}", ids[0]), 0);
 
-    let output = test.laptop.run("loop prune --json");
+    refused(&test, "loop clean", 2);
+    let planned = test.laptop.show("loop clean --dry-run");
+    assert!(planned.contains(&format!("would remove {}", ids[0])), "{planned}");
+    refused(&test, &format!("loop status {}", ids[0]), 0);
+    let output = test.laptop.run("loop prune --json --yes");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     crate::documents::printed_keeps("loop-pruned", &document);
     assert_eq!(document["removed"], serde_json::json!(ids[..2]));
@@ -132,6 +136,6 @@ fn old_loops_are_named_in_full_and_can_be_removed() {
     let refs = git(&test, "for-each-ref --format=%(refname) refs/rgpu/loop");
     assert_eq!(refs.trim(), format!("refs/rgpu/loop/{}", ids[2]));
     assert_eq!(test.report()["id"], ids[2].as_str());
-    test.laptop.show("loop prune --keep 0");
+    test.laptop.show("loop prune --keep 0 --yes");
     refused(&test, "loop status", 2);
 }

@@ -61,7 +61,9 @@ fn a_new_host_key_is_asked_of_the_user_and_the_call_goes_on_after_a_yes() {
     ] {
         let (question, result) = call_and_answer(&mut client, exec(), &no);
         assert!(question.contains("ssh-ed25519 SHA256:"), "{question}");
-        assert!(question.ends_with("Run `rgpu remote check box --accept-new`?"), "{question}");
+        // The key that is accepted is the one that was shown.
+        let command = "Run `rgpu remote check box --host-key SHA256:";
+        assert!(question.contains(command) && question.ends_with("`?"), "{question}");
         assert_eq!(result["isError"], true, "{result}");
         let hints = result["structuredContent"]["error"]["hints"].to_string();
         assert!(hints.contains("rgpu remote check box --accept-new"), "{hints}");
@@ -74,6 +76,37 @@ fn a_new_host_key_is_asked_of_the_user_and_the_call_goes_on_after_a_yes() {
     assert_eq!(fs::read_to_string(&known).unwrap().lines().count(), 1);
     // Nobody is asked again.
     assert_eq!(client.call("exec", exec())["program_exit"], 0);
+    drop(client);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_yes_to_one_key_accepts_no_other() {
+    let (laptop, sshd) = laptop_with_server();
+    let output = laptop.run("remote check box --host-key SHA256:AAAA");
+    assert!(!output.status.success());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("was not confirmed"), "{told}");
+    assert!(!sshd.path("known_hosts").exists());
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_yes_after_the_call_was_cancelled_is_none() {
+    let (laptop, sshd) = laptop_with_server();
+    let mut client = asking(&laptop);
+    let call = client.begin("exec", exec());
+    let asked = client.wait_for(|message| message["method"] == "elicitation/create");
+    let cancel = json!({"requestId": call});
+    client.send(&json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel,
+    }));
+    let yes = json!({"action": "accept", "content": {"accept": true}});
+    client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": yes}));
+    // The server has read both when it answers this.
+    client.request("tools/list", json!({}));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(!sshd.path("known_hosts").exists());
     drop(client);
     laptop.wait_until_quiet();
 }
@@ -135,9 +168,18 @@ fn in_the_newest_revision_the_client_sends_the_call_again_with_the_word() {
     let question = &asked["inputRequests"]["accept"]["params"]["message"];
     assert!(question.as_str().unwrap().contains("SHA256:"), "{asked}");
     let yes = json!({"accept": {"action": "accept", "content": {"accept": true}}});
-    // A word to another question is none to this one.
-    let other = call(json!({"inputResponses": yes, "requestState": "remote up cloud"}));
-    assert_eq!(other["isError"], true, "{other}");
+    // A word to another question, or to one that was never asked, is none to this one.
+    for state in ["remote up cloud", "remote check box --accept-new", ""] {
+        let other = call(json!({"inputResponses": yes, "requestState": state}));
+        assert_eq!(other["isError"], true, "{other}");
+    }
+    // A no closes the question.
+    let no = json!({"accept": {"action": "decline"}});
+    let closed = call(json!({"inputResponses": no, "requestState": asked["requestState"]}));
+    assert_eq!(closed["isError"], true, "{closed}");
+    let late = call(json!({"inputResponses": yes, "requestState": asked["requestState"]}));
+    assert_eq!(late["isError"], true, "{late}");
+    let asked = call(json!({}));
     assert!(!sshd.path("known_hosts").exists());
     let done = call(json!({"inputResponses": yes, "requestState": asked["requestState"]}));
     assert_eq!(done["structuredContent"]["program_exit"], 0, "{done}");

@@ -115,6 +115,8 @@ fn only_clients_with_the_token_and_of_this_machine_get_in() {
         (vec![own.clone(), "Origin: https://evil.example".to_owned()], 403),
         (vec![own.clone(), "Origin: null".to_owned()], 403),
         (vec![own.clone(), "Host: evil.example".to_owned()], 403),
+        (vec![own.clone(), format!("Host: evil.example@127.0.0.1:{}", server.port)], 403),
+        (vec![own.clone(), format!("Host: 127.0.0.1:{}.evil.example", server.port)], 403),
         (vec![own.clone()], 200),
     ] {
         let (got, head, body) = server.post("/mcp", &headers, &greeting());

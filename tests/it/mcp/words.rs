@@ -113,6 +113,62 @@ fn an_agents_runner_starts_only_rgpu_whatever_the_database_says() {
 }
 
 #[test]
+fn an_entry_of_an_agent_is_checked_again_when_it_runs() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let secret = laptop.path("secret.sh");
+    fs::write(&secret, "echo secret\n").unwrap();
+    laptop.write("in.sh", "echo fine\n");
+    let mut client = Client::start(&laptop);
+    let entry = ["--", "rgpu", "exec", "--remote=h200", "in.sh"];
+    for _ in 0..2 {
+        client.call("campaign", campaign("queue", "add", &entry));
+    }
+    // The file becomes a link, and the database names another file.
+    fs::remove_file(laptop.project("in.sh")).unwrap();
+    std::os::unix::fs::symlink(&secret, laptop.project("in.sh")).unwrap();
+    let db = Connection::open(laptop.project(".rgpu/state.db")).unwrap();
+    let query = "SELECT argv FROM queue_entry WHERE id = 2";
+    let argv: Vec<u8> = db.query_row(query, [], |row| row.get(0)).unwrap();
+    let argv = String::from_utf8(argv).unwrap().replace("in.sh", secret.to_str().unwrap());
+    db.execute("UPDATE queue_entry SET argv = ?1 WHERE id = 2", [argv.into_bytes()]).unwrap();
+    drop(db);
+    let ran = client.call("campaign", campaign("queue", "run", &[]));
+    assert_eq!(ran["state"], "done", "{ran:#}");
+    for id in 1..=2 {
+        let log = laptop.project(format!(".rgpu/queue/{id}/1.log"));
+        let log = fs::read_to_string(log).unwrap();
+        assert!(log.contains("outside of the project"), "{log}");
+        assert!(!log.contains("echo secret"), "{log}");
+    }
+}
+
+#[test]
+fn an_agent_gets_kernels_and_includes_of_its_project_alone() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let kernel = "name = \"private\"\nsource = \"private.cu\"\n";
+    for folder in ["other/kernels/private", "other/kernels/linked"] {
+        fs::create_dir_all(laptop.path(folder)).unwrap();
+        fs::write(laptop.path(folder).join("kernel.toml"), kernel).unwrap();
+        fs::write(laptop.path(folder).join("private.cu"), "// secret\n").unwrap();
+    }
+    laptop.write("rgpu.toml", "kernel_path = [\"../other/kernels\"]\n");
+    fs::create_dir_all(laptop.project("kernels")).unwrap();
+    let linked = laptop.path("other/kernels/linked");
+    std::os::unix::fs::symlink(linked, laptop.project("kernels/linked")).unwrap();
+    let mut client = Client::start(&laptop);
+    for name in ["private", "linked"] {
+        let error = client.refused("profile", json!({"kernel": name, "remote": "h200"}));
+        let told = error.to_string();
+        assert!(
+            told.contains("outside of the project") || told.contains("symbolic link"),
+            "{name}: {told}"
+        );
+    }
+}
+
+#[test]
 fn a_loop_that_starts_a_program_is_for_the_user_and_a_manual_one_is_not() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);

@@ -203,3 +203,35 @@ fn nothing_that_an_agent_starts_is_compiled_here_for_another_host() {
     }
     host.nothing_stays_here();
 }
+
+#[test]
+fn names_flags_and_includes_that_could_reach_this_machine_are_not_compiled_here() {
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    host.run("remote default box");
+    let private = host.laptop.path("private.inc");
+    fs::write(&private, "1\n").unwrap();
+    let kernel = "extern \"C\" __global__ void k(int n) {}\n";
+    let macros = format!("#define P <{}>\n#include P\n{kernel}", private.display());
+    for (source, text, flags, why) in [
+        ("k.cu", kernel, r#"["-DN=$(touch${IFS}RAN)"]"#, "the flag `-DN="),
+        ("k.cu", kernel, r#"["-Xptxas=;touch${IFS}RAN;"]"#, "the flag `-Xptxas="),
+        ("v$(touch${IFS}RAN).cu", kernel, "[]", "has a character that a shell could take"),
+        ("k.cu", macros.as_str(), "[]", "which could read a file of this machine"),
+    ] {
+        let described = format!(
+            "name = \"k\"\nlanguage = \"cuda\"\nsource = '{source}'\nflags = {flags}\n\
+             entry = {{ device = \"k\" }}\n\n\
+             [[arg]]\nname = \"n\"\ndtype = \"i32\"\nrole = \"scalar\"\nvalue = 4\n\n\
+             [launch]\ngrid = [1]\nblock = [1]\n"
+        );
+        host.laptop.write("kernels/k/kernel.toml", &described);
+        host.laptop.write(&format!("kernels/k/{source}"), text);
+        for command in ["profile --mode bench --remote box", "build --arch sm_90a"] {
+            let (output, shown) = host.run(&format!("{command} --kernel kernels/k"));
+            assert_ne!(status(&output), 0, "{shown}");
+            assert!(shown.contains("not compiled on this machine"), "{shown}");
+            assert!(shown.contains(why), "{shown}");
+        }
+    }
+    host.nothing_stays_here();
+}

@@ -39,6 +39,7 @@ fn a_day_with_the_queue() {
         "queue run --once",
         "queue resume",
         "queue prune --keep 0",
+        "queue prune --keep 0 --yes",
         "queue ls",
     ] {
         story += &laptop.show(line);

@@ -318,6 +318,7 @@ fn write_other_report(
     other: &OtherKernel<'_>,
     cases: Vec<CaseReport>,
 ) -> Result<()> {
+    session.report.check_process()?;
     let Some(out) = other.out else { return Ok(()) };
     let report = RunnerReport {
         abi: CASE_ABI,

@@ -142,6 +142,11 @@ impl StreamLog {
         Ok(LoggedBytes { offset, len: keep.len() as u64, overflowed })
     }
 
+    /// Returns the number of bytes that were printed so far, dropped ones included.
+    pub(crate) fn printed(&self) -> u64 {
+        self.len.saturating_add(self.dropped)
+    }
+
     /// Returns the number of bytes dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped

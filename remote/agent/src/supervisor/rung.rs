@@ -62,6 +62,8 @@ pub(crate) struct ProgramResult {
     pub(crate) stopped: bool,
     /// The program's activity when it had printed nothing for too long; `None` if it printed in time.
     pub(crate) stall: Option<String>,
+    /// The number of dropped bytes if it printed more than the step may; `None` if it did not.
+    pub(crate) dropped_beyond_limit: Option<u64>,
     pub(crate) seconds: f64,
     pub(crate) stdout: Excerpt,
     pub(crate) stderr: Excerpt,
@@ -72,6 +74,8 @@ struct Pipe {
     file: Option<File>,
     masker: Masker,
     excerpt: Excerpt,
+    /// Whether more was printed than the step may ([`Step::max_output_bytes`]).
+    is_over_limit: bool,
 }
 
 /// A program that is to be stopped, while its tool continues.
@@ -132,6 +136,10 @@ impl Supervisor {
                 self.finish_streams(step, &mut running)?;
                 return Err(early_end);
             }
+            if running.is_over_limit() {
+                self.end_tree(step, &mut running, &[Signal::TERM])?;
+                break;
+            }
             let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() {
                 timed_out = true;
@@ -161,6 +169,10 @@ impl Supervisor {
             self.drain(step, &mut running)?;
         }
         self.finish_streams(step, &mut running)?;
+        let dropped_beyond_limit = running.is_over_limit().then(|| {
+            let log = |pipe: &Pipe| self.logs.get(&(step.id.clone(), pipe.stream));
+            running.pipes.iter().filter_map(log).map(StreamLog::dropped).sum::<u64>()
+        });
         let [stdout, stderr] = running.pipes.map(|p| p.excerpt);
         let status = running.status;
         Ok(Ok(ProgramResult {
@@ -169,6 +181,7 @@ impl Supervisor {
             timed_out,
             stopped: stopping.is_some_and(|stopping| stopping.started),
             stall,
+            dropped_beyond_limit,
             seconds,
             stdout,
             stderr,
@@ -259,7 +272,7 @@ impl Supervisor {
             }
             Ok(n) => {
                 let bytes = pipe.masker.mask(&piece[..n]);
-                self.record_output(step, pipe.stream, &mut pipe.excerpt, &bytes)?;
+                self.record_output(step, pipe, &bytes)?;
                 Ok(n)
             }
             // No program has the terminal open any more.
@@ -276,15 +289,18 @@ impl Supervisor {
     fn record_output(
         &mut self,
         step: &Step,
-        stream: Stream,
-        excerpt: &mut Excerpt,
+        pipe: &mut Pipe,
         bytes: &[u8],
     ) -> Result<(), EarlyEnd> {
         if bytes.is_empty() {
             return Ok(());
         }
-        excerpt.add(bytes);
-        let kept = self.log(step, stream)?.append(bytes)?;
+        let stream = pipe.stream;
+        pipe.excerpt.add(bytes);
+        let log = self.log(step, stream)?;
+        let kept = log.append(bytes)?;
+        let printed = log.printed();
+        pipe.is_over_limit |= step.max_output_bytes.is_some_and(|limit| printed > limit);
         if kept.len > 0 {
             let (step, offset, len) = (step.id.clone(), kept.offset, kept.len);
             self.emit(EventBody::Output { step, stream, offset, len })?;
@@ -310,7 +326,9 @@ impl Supervisor {
             Entry::Occupied(log) => Ok(log.into_mut()),
             Entry::Vacant(entry) => {
                 let path = self.folder.log_path(&step.id, stream);
-                Ok(entry.insert(StreamLog::create(&path, self.plan.limits.log_bytes)?))
+                let limit = self.plan.limits.log_bytes;
+                let limit = step.max_output_bytes.map_or(limit, |bytes| bytes.min(limit));
+                Ok(entry.insert(StreamLog::create(&path, limit)?))
             }
         }
     }
@@ -319,7 +337,7 @@ impl Supervisor {
     fn finish_streams(&mut self, step: &Step, running: &mut Running) -> Result<(), EarlyEnd> {
         for pipe in &mut running.pipes {
             let rest = pipe.masker.finish();
-            self.record_output(step, pipe.stream, &mut pipe.excerpt, &rest)?;
+            self.record_output(step, pipe, &rest)?;
             self.report_dropped(step, pipe.stream)?;
         }
         Ok(())
@@ -364,6 +382,12 @@ impl Supervisor {
             self.warn("unkillable", unkillable(&left))?;
         }
         Ok(())
+    }
+}
+
+impl Running {
+    fn is_over_limit(&self) -> bool {
+        self.pipes.iter().any(|pipe| pipe.is_over_limit)
     }
 }
 
@@ -448,6 +472,7 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
             file,
             masker: masker.clone(),
             excerpt: Excerpt::default(),
+            is_over_limit: false,
         })
     };
     let is_terminal = terminal.is_some();

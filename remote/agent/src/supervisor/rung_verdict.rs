@@ -68,6 +68,15 @@ pub(crate) fn judge(
             message = cut(stall);
         }
     }
+    if let Some(dropped) = result.dropped_beyond_limit {
+        // Another compiler would write to the same log.
+        (code, verdict) = (Step::TOO_MUCH_OUTPUT.to_owned(), RungVerdict::Stop);
+        let limit = step.max_output_bytes.unwrap_or_default();
+        message = format!(
+            "it printed more than {} and was stopped; {dropped} bytes were dropped",
+            describe_bytes(limit)
+        );
+    }
     let record = RungRecord {
         step: step.id.clone(),
         rung: rung.id.clone(),
@@ -85,6 +94,13 @@ pub(crate) fn judge(
         notes,
     };
     (record, verdict)
+}
+
+fn describe_bytes(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => format!("{bytes} bytes"),
+        mib => format!("{mib} MiB"),
+    }
 }
 
 /// Returns the record of a rung that was not run.
@@ -201,6 +217,7 @@ mod tests {
             needs: Vec::new(),
             on_failure: Default::default(),
             timeout_s: 1,
+            max_output_bytes: None,
             stdin: Default::default(),
             rungs: Vec::new(),
         };
@@ -282,6 +299,20 @@ mod tests {
         assert_eq!((code(true, Some(130), None), code(true, None, Some(2))), Default::default());
         assert_eq!(code(false, Some(130), None), "exit");
         assert_eq!(code(false, None, Some(2)), "signal");
+    }
+
+    #[test]
+    fn output_beyond_the_limit_of_the_step_fails_it_whatever_the_status() {
+        let step = r#"{"id":"s","title":"","timeout_s":1,"max_output_bytes":67108864,"rungs":[]}"#;
+        let step: Step = serde_json::from_str(step).unwrap();
+        let rung: Rung = serde_json::from_str(NCU).unwrap();
+        let result =
+            ProgramResult { dropped_beyond_limit: Some(5), exit: Some(0), ..Default::default() };
+        let (record, verdict) = judge(&step, &rung, Vec::new(), &result, Path::new("/nowhere"));
+        assert_eq!((verdict, record.ok), (RungVerdict::Stop, false));
+        assert_eq!(record.code, "too_much_output");
+        let told = "it printed more than 64 MiB and was stopped; 5 bytes were dropped";
+        assert_eq!(record.message, told);
     }
 
     #[test]

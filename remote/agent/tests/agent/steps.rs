@@ -220,6 +220,27 @@ fn a_full_log_says_how_much_was_dropped_and_the_program_goes_on() {
 }
 
 #[test]
+fn a_step_with_a_limit_of_output_is_stopped_and_fails() {
+    let host = Host::new();
+    let mut endless = sh("main", "yes");
+    endless["max_output_bytes"] = json!(1000);
+    let story = host.connect().run(&plan("endless", json!({"steps": [endless]})));
+    assert_eq!(story.stdout("main").len(), 1000);
+    let record = story.record("host");
+    assert_eq!((record.ok, record.code.as_str()), (false, "too_much_output"));
+    let told = &record.message;
+    assert!(told.starts_with("it printed more than 1000 bytes and was stopped; "), "{told}");
+    assert!(told.ends_with(" bytes were dropped"), "{told}");
+    assert!(matches!(story.outcome(), Outcome::Failed { code, .. } if code == "too_much_output"));
+    // What the plan's own limit drops is no failure.
+    let mut short = sh("main", "head -c 900 /dev/zero | tr '\\0' x");
+    short["max_output_bytes"] = json!(1000);
+    let limits = json!({"log_bytes": 100});
+    let story = host.connect().run(&plan("short", json!({"limits": limits, "steps": [short]})));
+    assert_eq!((story.stdout("main").len(), story.outcome()), (100, &Outcome::Done));
+}
+
+#[test]
 fn standard_input_reaches_the_program_that_asks_for_it() {
     let host = Host::new();
     let mut client = host.connect();

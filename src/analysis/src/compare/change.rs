@@ -246,26 +246,13 @@ fn code<'a>(profile: &'a Profile, launch: &Launch) -> Option<&'a KernelCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::{Metric, Value};
-
-    fn launch(metrics: &[(&str, f64)]) -> Launch {
-        let metric = |x| Metric {
-            value: Value::Float(x),
-            unit: SharedText::default(),
-            from: SharedText::default(),
-        };
-        Launch {
-            metrics: metrics.iter().map(|(id, x)| ((*id).into(), metric(*x))).collect(),
-            ..Launch::default()
-        }
-    }
 
     const WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum";
     const CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum";
 
     #[test]
     fn conflicts_that_went_away_come_first_and_busier_units_after() {
-        let a = launch(&[
+        let a = Launch::of_numbers(&[
             (WAVEFRONTS, 33e6),
             (CONFLICTS, 32e6),
             ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 30.0),
@@ -273,7 +260,7 @@ mod tests {
             ("foo__bar.sum", 10.0),
             ("device__attribute_x", 1.0),
         ]);
-        let b = launch(&[
+        let b = Launch::of_numbers(&[
             (WAVEFRONTS, 1.02e6),
             (CONFLICTS, 0.02e6),
             ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 60.0),
@@ -298,8 +285,16 @@ mod tests {
 
     #[test]
     fn a_side_without_shared_memory_has_no_conflicts_and_small_counts_are_noise() {
-        let a = launch(&[(WAVEFRONTS, 4e6), (CONFLICTS, 3e6), ("dram__bytes_write.sum", 32.0)]);
-        let b = launch(&[(WAVEFRONTS, 0.0), (CONFLICTS, 0.0), ("dram__bytes_write.sum", 320.0)]);
+        let a = Launch::of_numbers(&[
+            (WAVEFRONTS, 4e6),
+            (CONFLICTS, 3e6),
+            ("dram__bytes_write.sum", 32.0),
+        ]);
+        let b = Launch::of_numbers(&[
+            (WAVEFRONTS, 0.0),
+            (CONFLICTS, 0.0),
+            ("dram__bytes_write.sum", 320.0),
+        ]);
         let changes = metrics(&a, &b);
         assert_eq!(changes.len(), 1, "{changes:?}");
         assert_eq!((changes[0].a, changes[0].b), (4.0, 1.0));

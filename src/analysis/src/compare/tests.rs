@@ -1,8 +1,8 @@
 //! Whole comparisons of profiles made here.
 
 use super::*;
+use rgpu_model::Launch;
 use rgpu_model::profile::{CaseResult, Correctness, Timing, TimingClock};
-use rgpu_model::{Launch, Metric, SharedText, Value};
 
 const NAMES: [&str; 2] = ["old", "new"];
 
@@ -33,16 +33,7 @@ fn report(launches: &[(&str, f64, &[(&str, f64)])]) -> Profile {
         id,
         kernel: (*kernel).to_owned(),
         duration_ns: Some(*ns),
-        metrics: metrics
-            .iter()
-            .map(|(id, x)| {
-                let value = Value::Float(*x);
-                let metric =
-                    Metric { value, unit: SharedText::default(), from: SharedText::default() };
-                ((*id).into(), metric)
-            })
-            .collect(),
-        ..Launch::default()
+        ..Launch::of_numbers(metrics)
     });
     Profile { launches: launches.collect(), ..Profile::default() }
 }

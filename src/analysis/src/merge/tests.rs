@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::analyze;
+use rgpu_model::Selection;
 use rgpu_model::selection::{GeometrySum, KernelChoice};
 use rgpu_model::timeline::KernelSum;
-use rgpu_model::{Metric, Selection, SharedText, Value};
 
 const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
 const MEMORY: &str = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed";
@@ -13,18 +13,11 @@ const TENSOR: &str = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_el
 const WAVES: &str = "launch__waves_per_multiprocessor";
 
 fn launch(kernel: &str, us: f64, metrics: &[(&str, f64)]) -> Launch {
-    let metric = |value| Metric {
-        value: Value::Float(value),
-        unit: SharedText::default(),
-        from: SharedText::default(),
-    };
-    let metrics = metrics.iter().map(|(name, value)| ((*name).into(), metric(*value)));
     Launch {
         kernel: kernel.to_owned(),
         duration_ns: Some(us * 1e3),
         grid: [256, 1, 1],
-        metrics: metrics.collect(),
-        ..Launch::default()
+        ..Launch::of_numbers(metrics)
     }
 }
 

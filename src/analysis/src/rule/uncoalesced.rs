@@ -85,20 +85,14 @@ fn share_below_l1(launch: &Launch) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::Thresholds;
-    use rgpu_model::{Metric, SharedText, Value};
 
     /// Sectors of a recorded launch, all and ideal, misses of its loads and its stores, and how busy L1
     /// and L2 are.
     fn concluded(sectors: [f64; 4], l1: f64, l2: f64) -> Option<Conclusion> {
         let ids = [SECTORS, IDEAL, LOAD_MISSES, STORES, L1_THROUGHPUT[0], L2_THROUGHPUT[0]];
         let values = sectors.into_iter().chain([l1, l2]);
-        let metric = |value| Metric {
-            value: Value::Float(value),
-            unit: SharedText::default(),
-            from: SharedText::default(),
-        };
-        let metrics = ids.into_iter().zip(values).map(|(id, value)| (id.into(), metric(value)));
-        let launch = Launch { metrics: metrics.collect(), ..Launch::default() };
+        let metrics: Vec<(&str, f64)> = ids.into_iter().zip(values).collect();
+        let launch = Launch::of_numbers(&metrics);
         apply(&launch, &Limits::new(&Thresholds::default(), Some(9)))
     }
 

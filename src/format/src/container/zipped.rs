@@ -26,7 +26,8 @@ pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Image
         visit(vec![(place, Err(ContainerError::TooMany { count, limit }))]);
         return;
     }
-    let mut left = limits.total_bytes;
+    // Entries may name the same bytes, so the ratio holds for the whole archive too.
+    let mut left = TooLarge::new(data.len(), limits.total_bytes).limit;
     for index in 0..archive.len() {
         let (name, unpacked) = match archive.by_index(index) {
             Ok(file) if file.is_dir() => continue,

@@ -102,12 +102,15 @@ impl NsysSqlite {
         unread
     }
 
-    /// The number of rows of a table, whichever columns it has. `None` if there is no such table.
+    /// The number of rows of a table, whichever columns it has. `None` if there is no such table, or
+    /// it has more rows than the file has room for: then some are in it only once.
     pub fn rows_of(&self, table: &str) -> Option<u64> {
         let stored = self.stored(table)?;
-        let sql = format!("SELECT count(*) FROM \"{stored}\"");
+        // A plain `count(*)` is one operation for SQLite, which nothing can interrupt.
+        let limit = table::max_rows(self.bytes);
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM \"{stored}\" LIMIT {limit} + 1)");
         let rows = self.connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).ok()?;
-        u64::try_from(rows).ok()
+        u64::try_from(rows).ok().filter(|rows| *rows <= limit)
     }
 
     /// Reads each large table on at most this many threads, for callers that read several files at

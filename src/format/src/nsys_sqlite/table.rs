@@ -18,6 +18,11 @@ pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>
 /// Bytes of a file that each row takes at least, in any table.
 const MIN_ROW_BYTES: u64 = 4;
 
+/// The most rows that a table of a file of this length has.
+pub(super) fn max_rows(file_bytes: u64) -> u64 {
+    (file_bytes / MIN_ROW_BYTES).min(i64::MAX as u64 - 1)
+}
+
 /// The bytes that the rows of one table may take together. They lie in different parts of the file.
 pub(super) struct RowBudget(u64);
 

@@ -177,10 +177,10 @@ mod tests {
         let mut order = KnownOrder::default();
         let names = ["b", "a", "b", "c"];
         let mut sorted = |numbers: &[u32], first: u64| {
-            let metrics = numbers.iter().zip(first..).map(|(number, value)| {
-                let metric = Metric { value: Value::Int(value), unit: "".into(), from: "".into() };
-                (names[*number as usize].into(), metric)
-            });
+            let metrics = numbers
+                .iter()
+                .zip(first..)
+                .map(|(number, value)| (names[*number as usize].into(), Value::Int(value).into()));
             let map = order.sort(numbers.to_vec(), metrics.collect());
             let values = map.into_iter().map(|(name, metric)| (name, metric.value.as_f64()));
             values.map(|(name, value)| format!("{name} {}", value.unwrap())).collect::<Vec<_>>()

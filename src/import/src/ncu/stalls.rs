@@ -92,15 +92,10 @@ fn weight(stall: &StallReason) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::{Metric, SharedText, Value};
+    use rgpu_model::Value;
 
     fn launch(metrics: &[(&str, Value)]) -> Launch {
-        let metric = |value: &Value| Metric {
-            value: value.clone(),
-            unit: SharedText::default(),
-            from: SharedText::default(),
-        };
-        let metrics = metrics.iter().map(|(name, value)| ((*name).into(), metric(value)));
+        let metrics = metrics.iter().map(|(name, value)| ((*name).into(), value.clone().into()));
         Launch { metrics: metrics.collect(), ..Launch::default() }
     }
 

@@ -49,7 +49,9 @@ pub fn commands(plan: &Plan) -> String {
                 command.push(' ');
                 command.push_str(&quoted_word(argument));
             }
-            line(&format!("{}({command})", if at == 0 { "" } else { "# " }));
+            let command = format!("({command})");
+            // A quoted word may hold line breaks: each of its lines is part of the comment.
+            line(&if at == 0 { command } else { format!("# {}", command.replace('\n', "\n# ")) });
         }
     }
     out

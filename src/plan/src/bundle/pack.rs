@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::BundleError;
 use crate::tool::{BundleFile, Draft, DraftInfo, JobFileContent};
-use rgpu_model::regular_file;
+use rgpu_model::agent_files;
 
 /// Default limit of all files of a bundle together, in bytes.
 pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
@@ -85,7 +85,7 @@ impl BlobSource {
             Self::Bytes(bytes) => Ok(bytes.to_vec()),
             Self::File { path, offset, len, modified } => {
                 let unreadable = |source| BundleError::Unreadable { path: path.clone(), source };
-                let mut file = regular_file::open(path).map_err(unreadable)?;
+                let mut file = agent_files::open_named_by_rgpu(path).map_err(unreadable)?;
                 file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;
                 let mut bytes = Vec::with_capacity(usize::try_from(*len).unwrap_or(0));
                 (&mut file).take(*len).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -236,7 +236,7 @@ impl Packer {
 
     fn hash(&mut self, path: &Path) -> Result<FileDigests, BundleError> {
         let unreadable = |source| BundleError::Unreadable { path: path.to_owned(), source };
-        let mut file = regular_file::open(path).map_err(unreadable)?;
+        let mut file = agent_files::open_named_by_rgpu(path).map_err(unreadable)?;
         let before = file.metadata().map_err(unreadable)?;
         let modified = before.modified().ok();
         if let Some(known) = self.known.get(path)

@@ -1,9 +1,10 @@
 //! Errors of `exec` before a host is contacted.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use crate::tool::ScriptError;
-use rgpu_model::error::{Exit, Failure, Side, shell_word};
+use rgpu_model::error::{Exit, Failure, Side, no_such_file, shell_word};
 
 /// A command line, file or folder that cannot be executed.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +140,9 @@ impl From<ExecError> for Failure {
                     .hint("say which: `--lang rs`, `py`, `cu` or `sh`")
             }
             ExecError::Empty { .. } => Failure::new(Exit::Usage, "empty", what),
+            ExecError::Unreadable { path, source } if source.kind() == ErrorKind::NotFound => {
+                no_such_file(path.display())
+            }
             ExecError::Unreadable { source, .. } => {
                 Failure::new(Exit::Config, "missing_source", what).cause(source)
             }

@@ -3,14 +3,13 @@
 //! Each file that is executed has its own package folder in the user's cache, so that cargo
 //! compiles incrementally from run to run. All packages share one target folder.
 
-#![expect(clippy::disallowed_methods, reason = "files beside a snippet that the user named")]
-
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
 use super::manifest::{self, PackageManifest};
+use super::snippet::read_file;
 use super::{ExecError, Snippet};
 
 /// The files of the prelude crate.
@@ -177,7 +176,7 @@ fn included_files(source: &str, folder: &Path) -> Result<Vec<(String, Vec<u8>)>,
         let full = folder.join(path);
         // The compiler reports a missing file, with its line.
         if full.is_file() {
-            let text = std::fs::read(&full)
+            let text = read_file(&full)
                 .map_err(|source| ExecError::Unreadable { path: full.clone(), source })?;
             files.push((path.display().to_string(), text));
         }

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::ExecError;
 use super::language::{Language, by_name, by_text, by_word};
+use crate::kernel::is_private;
+use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
+use rgpu_model::regular_file::MAX_FILE_BYTES;
 
 /// The source of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +49,7 @@ impl Snippet {
         let (text, path, what) = match input {
             SnippetInput::File(path) => {
                 let full = cwd.join(&path);
-                let text = std::fs::read(&full)
+                let text = read_file(&full)
                     .map_err(|source| ExecError::Unreadable { path: path.clone(), source })?;
                 (text, Some(path), "")
             }
@@ -95,6 +98,18 @@ impl Snippet {
     pub fn stem(&self) -> &str {
         self.name.rsplit_once('.').map_or(self.name.as_str(), |(stem, _)| stem)
     }
+}
+
+/// The text of a file that the user named. One that an agent named is opened without following a
+/// link, and is no private one.
+pub(super) fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    if agent_files::project().is_none() {
+        return std::fs::read(path);
+    }
+    if agent_files::inner(path).is_some_and(|inner| is_private(&inner)) {
+        return Err(std::io::Error::other("it looks like a private file"));
+    }
+    agent_files::read(path, MAX_FILE_BYTES)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Errors in a kernel's description, and the [`Failure`] that each becomes.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::expr::ExprError;
 use super::own_files::is_folder_of_call;
-use rgpu_model::error::{Exit, Failure, nearest, shell_word};
+use rgpu_model::error::{Exit, Failure, nearest, no_such_file, shell_word};
 
 /// The hint where not even rgpu's own kernels are found.
 pub const NO_KERNELS: &str = "wheel and tarball bring rgpu's own kernels, `cargo install` and `cargo binstall` the command alone: set `kernel_path` in your settings to a folder `kernels` of rgpu";
@@ -150,6 +151,12 @@ impl From<KernelError> for Failure {
                 };
                 let folders: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
                 if folders.is_empty() { failure } else { failure.hint(format!("searched: {}", folders.join(", "))) }
+            }
+            // What is included need not exist, so the user named it.
+            KernelError::Unreadable { path, named_by: None, source }
+                if source.kind() == ErrorKind::NotFound =>
+            {
+                no_such_file(path.display())
             }
             KernelError::Unreadable { path, named_by, source } => {
                 let failure = failure("missing_source").cause(source).file(path.display());

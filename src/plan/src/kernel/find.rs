@@ -8,7 +8,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{KernelError, KernelSpec, LANGUAGES, Language, read};
-use rgpu_model::regular_file;
+use rgpu_model::agent_files;
+use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 
 /// The folders in which kernels are searched by name, in this order: `<project>/kernels`, each of
 /// `kernel_path`, then the folder of the kernels shipped with rgpu.
@@ -114,7 +115,7 @@ pub fn find_to_compile(
     let path = Path::new(name_or_path);
     let language = path.extension().and_then(|extension| language_of(extension.to_str()?));
     let (true, Some(language)) = (is_bare, language) else { return found };
-    let text = std::fs::read_to_string(path).map_err(KernelError::unreadable(path, None))?;
+    let text = read_source(path)?;
     match language.compiled(path, &text) {
         Some(spec) => Ok(FoundKernel { spec, assumptions: Vec::new() }),
         None => found,
@@ -129,6 +130,9 @@ pub fn list(kernel_folders: &KernelFolders) -> Vec<ListedKernel> {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
             let file = entry.path().join("kernel.toml");
+            if agent_files::check(&file).is_err() {
+                continue;
+            }
             let name = entry.file_name().to_string_lossy().into_owned();
             if file.is_file() && !kernels.iter().any(|kernel| kernel.name == name) {
                 let spec = load_toml(&file).map(|loaded| loaded.spec);
@@ -153,7 +157,7 @@ pub fn skeleton(file: &Path) -> Result<String, KernelError> {
             language: file.extension().unwrap_or_default().to_string_lossy().into_owned(),
             file: file.to_owned(),
         })?;
-    let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
+    let text = read_source(file)?;
     Ok(format!("#:schema {SCHEMA}\n{}", language.skeleton(file, &text)?))
 }
 
@@ -172,14 +176,24 @@ fn language_of(extension: &str) -> Option<&'static dyn Language> {
 
 fn load_toml(file: &Path) -> Result<FoundKernel, KernelError> {
     // It may be a pipe or a device, if the project came from elsewhere.
-    let text = regular_file::read_to_string(file, regular_file::MAX_TOML_BYTES)
+    let text = agent_files::read_to_string(file, regular_file::MAX_TOML_BYTES)
         .map_err(KernelError::unreadable(file, None))?;
     Ok(FoundKernel { spec: read(file, &text)?, assumptions: Vec::new() })
 }
 
+/// The text of a bare source. One that an agent names is in the project.
+fn read_source(file: &Path) -> Result<String, KernelError> {
+    let text = if agent_files::project().is_some() {
+        agent_files::read_to_string(file, MAX_FILE_BYTES)
+    } else {
+        std::fs::read_to_string(file)
+    };
+    text.map_err(KernelError::unreadable(file, None))
+}
+
 /// Loads a bare source. If a kernel.toml in the same folder names it, that kernel is loaded.
 fn load_source(language: &dyn Language, file: &Path) -> Result<FoundKernel, KernelError> {
-    let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
+    let text = read_source(file)?;
     let beside = file.parent().unwrap_or(Path::new("")).join("kernel.toml");
     if beside.is_file()
         && let Ok(loaded) = load_toml(&beside)

@@ -7,6 +7,9 @@
 
 use std::path::{Path, PathBuf};
 
+use rgpu_model::agent_files;
+use rgpu_model::ownership::may_decide;
+
 use super::source::is_private;
 use super::{KernelError, KernelFolders};
 
@@ -28,7 +31,8 @@ impl OwnFiles {
     /// For the kernel in `folder`: the folder of the call with which an agent sent it; else the
     /// nearest parent with `.git`, or without one the nearest with `rgpu.toml`; else the folder of
     /// `kernel_folders` that contains it; else its own folder. The home folder and the folders
-    /// above it count only for a kernel that lies directly in them.
+    /// above it count only for a kernel that lies directly in them, and marks of other users do not
+    /// count.
     pub(crate) fn find(folder: &Path, kernel_folders: &KernelFolders) -> Self {
         Self::find_below(folder, kernel_folders, std::env::home_dir().as_deref())
     }
@@ -47,7 +51,8 @@ impl OwnFiles {
             above == real || !has_home
         };
         let nearest_with = |mark: &str| {
-            real.ancestors().find(|above| may_be_root(above) && above.join(mark).exists())
+            real.ancestors()
+                .find(|above| may_be_root(above) && may_decide(&above.join(mark), &real))
         };
         let marked = nearest_with(".git").or_else(|| nearest_with("rgpu.toml"));
         let containing = || {
@@ -58,6 +63,10 @@ impl OwnFiles {
                 .find(|folder| real.starts_with(folder) && may_be_root(folder))
         };
         let root = marked.map(Path::to_owned).or_else(containing).unwrap_or_else(|| real.clone());
+        // An agent has the project alone, also if that lies in a larger repository.
+        let is_narrower =
+            |project: &PathBuf| project.starts_with(&root) && real.starts_with(project);
+        let root = agent_files::project().filter(is_narrower).unwrap_or(root);
         Self { folder: real, root }
     }
 
@@ -81,7 +90,10 @@ impl OwnFiles {
                 named_by,
             });
         };
-        if is_private(inside) && !real.starts_with(&self.folder) {
+        // The user has put a private file beside the kernel, and an agent may have put the kernel
+        // beside a private file.
+        let is_of_user = real.starts_with(&self.folder) && agent_files::project().is_none();
+        if is_private(inside) && !is_of_user {
             return Err(KernelError::Private { path: path.to_owned(), named_by });
         }
         Ok(())
@@ -126,6 +138,25 @@ mod tests {
         assert_eq!(root(&with_outer_folder), top.join("clone/sub"));
         fs::create_dir(top.join("clone/.git")).unwrap();
         assert_eq!(root(&with_outer_folder), top.join("clone"));
+    }
+
+    #[test]
+    fn marks_of_another_user_are_no_boundary_of_a_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let kernel = top.join("k");
+        fs::create_dir(&kernel).unwrap();
+        fs::create_dir(top.join(".git")).unwrap();
+        fs::write(top.join("rgpu.toml"), "").unwrap();
+        let root = || OwnFiles::find_below(&kernel, &KernelFolders::default(), None).root;
+        assert_eq!(root(), top);
+        for mark in [".git", "rgpu.toml"] {
+            if std::os::unix::fs::chown(top.join(mark), Some(65534), None).is_err() {
+                eprintln!("skipped: only root can make files of other users");
+                return;
+            }
+        }
+        assert_eq!(root(), kernel);
     }
 
     #[test]

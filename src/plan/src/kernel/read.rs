@@ -121,8 +121,10 @@ fn one_of<'a>(item: &Item<'a>, what: &str, names: &[&str]) -> Result<&'a str, Ke
     if names.contains(&text) {
         return Ok(text);
     }
+    // `input` is a longer word for `in`, though `inout` has more of its letters.
+    let begun = names.iter().filter(|name| text.starts_with(**name)).max_by_key(|name| name.len());
     let near = rgpu_model::error::nearest(text, names.iter().copied());
-    let hint = match near.first() {
+    let hint = match begun.or(near.first()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("known are `{}`", names.join("`, `")),
     };

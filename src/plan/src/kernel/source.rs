@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::own_files::OwnFiles;
 use super::{KernelError, KernelFolders, KernelSpec};
+use rgpu_model::agent_files;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 
 /// Limit on the files sent along: a kernel does not have more of its own.
@@ -63,7 +64,7 @@ impl KernelSpec {
             if self.file.is_some() || path != source {
                 own_files.check(&path, named_by)?;
             }
-            let bytes = match regular_file::read(&path, MAX_FILE_BYTES) {
+            let bytes = match agent_files::read(&path, MAX_FILE_BYTES) {
                 Ok(bytes) => bytes,
                 Err(_) if named_by.is_none() => continue,
                 Err(error) => return Err(KernelError::unreadable(&path, named_by)(error)),
@@ -109,17 +110,39 @@ pub fn example_instances(source: &Path) -> Vec<String> {
     super::cuda_scanner::example_instances(&String::from_utf8_lossy(&text))
 }
 
+/// Files and folders with secrets of their users.
+const PRIVATE_NAMES: &[&str] = &[
+    ".git",
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".docker",
+    ".gnupg",
+    ".kube",
+    ".git-credentials",
+    ".netrc",
+    ".npmrc",
+    ".pgpass",
+    ".pypirc",
+];
+
+/// Endings of files with keys.
+const KEY_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".ppk"];
+
 /// Whether a path looks like a secret that must not leave this machine unless the user names it:
-/// `.env*`, `*.pem`, SSH keys, and anything in `.git`, `.ssh`, `.aws`, `.gnupg` or called `.netrc`.
+/// `.env*`, [`KEY_ENDINGS`], SSH keys, and [`PRIVATE_NAMES`] with what is in them. Capitals do not
+/// matter: some file systems ignore them.
 pub fn is_private(path: &Path) -> bool {
     let hidden = path.components().any(|part| {
         matches!(part, Component::Normal(name)
-            if [".git", ".ssh", ".aws", ".gnupg", ".netrc"].iter().any(|n| name == *n))
+            if PRIVATE_NAMES.iter().any(|private| name.eq_ignore_ascii_case(private)))
     });
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let name = name.to_ascii_lowercase();
     // `id_map.h` is a header; `id_ed25519` and `id_rsa.pub` are keys.
     let key = name.starts_with("id_") && (!name.contains('.') || name.ends_with(".pub"));
-    hidden || key || name.starts_with(".env") || name.ends_with(".pem")
+    let has_key = KEY_ENDINGS.iter().any(|ending| name.ends_with(ending));
+    hidden || key || has_key || name.starts_with(".env")
 }
 
 /// The paths of `#include "…"` lines.
@@ -168,10 +191,24 @@ mod tests {
 
     #[test]
     fn secrets_do_not_travel_unless_they_are_named() {
-        for private in ["/p/.env.local", "k.pem", "/h/.ssh/config", "id_rsa", "/r/.git/config"] {
+        for private in [
+            "/p/.env.local",
+            "k.pem",
+            "/h/.ssh/config",
+            "id_rsa",
+            "/r/.git/config",
+            "/p/.ENV",
+            "server.PEM",
+            "/h/.SSH/x",
+            "key.key",
+            ".git-credentials",
+            ".npmrc",
+            ".pgpass",
+            "ID_RSA",
+        ] {
             assert!(super::is_private(private.as_ref()), "{private}");
         }
-        for plain in ["kernel.cu", "id_map.h", "env.h", "git/x.h"] {
+        for plain in ["kernel.cu", "id_map.h", "env.h", "git/x.h", "key.h", ".github/k.cu"] {
             assert!(!super::is_private(plain.as_ref()), "{plain}");
         }
         let folder = tempfile::tempdir().unwrap();

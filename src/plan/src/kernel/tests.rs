@@ -180,6 +180,16 @@ fn an_unknown_kernel_offers_the_nearest_names() {
 }
 
 #[test]
+fn a_longer_word_for_a_role_offers_the_role_that_it_begins_with() {
+    for (written, offered) in [("input", "in"), ("output", "out"), ("scaler", "scalar")] {
+        let error = read_changed("role = \"in\"", &format!("role = \"{written}\"")).unwrap_err();
+        let text = failure(error);
+        let expected = format!("did you mean `{offered}`?");
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
+#[test]
 fn a_missing_source_is_named_with_its_key() {
     let error = read_changed("source = \"vecadd.cu\"", "source = \"gone.cu\"").unwrap_err();
     let text = failure(error);
@@ -376,11 +386,15 @@ fn a_bare_source_gives_its_kernel_a_name_of_its_own() {
         ("other one.cu", "other-one"),
         ("größe (2).py", "gr-e-2"),
         ("_k.cu", "k"),
-        ("ü.cu", "kernel"),
         ("", "kernel"),
     ] {
         assert_eq!(name_of(Path::new(file)), name, "{file}");
         assert!(valid_name(name));
+    }
+    let other = ["ü.cu", "ö.cu"].map(|file| name_of(Path::new(file)));
+    assert!(other[0] != other[1], "{other:?}");
+    for name in other {
+        assert!(name.starts_with("kernel-") && valid_name(&name), "{name}");
     }
     let long = name_of(Path::new(&format!("{} x.cu", "k".repeat(90))));
     assert!(valid_name(&long), "{long}");

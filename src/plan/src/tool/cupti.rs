@@ -7,9 +7,12 @@ use rgpu_protocol::{HostFacts, Pattern, Probe};
 use super::Tool;
 use super::plan::facts::{answer, find, run};
 
-/// Prints the path of each libcupti in the packages of this Python.
+/// Prints the path of each libcupti in the packages of this Python. It imports nothing from the
+/// current folder, as that of `python.rs`.
 const SCRIPT: &str = "\
-import glob, os, sys
+import sys
+sys.path = [folder for folder in sys.path if folder]
+import glob, os
 for folder in sys.path:
     for path in glob.glob(os.path.join(folder, 'nvidia', 'cu*', 'lib', 'libcupti.so.*')):
         print(path)

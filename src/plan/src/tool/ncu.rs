@@ -288,6 +288,7 @@ pub(super) fn command_line(
     let filter = if times_only {
         // The times are collected to choose kernels from, so the user's filters for kernels and
         // launches come later; those for regions apply here too.
+
         let waiting = options.kernel_exclude.iter().filter(|name| *name == WAITING_KERNELS);
         kernel_filter(&[], &waiting.cloned().collect::<Vec<_>>())
     } else {

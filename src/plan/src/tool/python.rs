@@ -7,8 +7,11 @@ use super::Tool;
 use super::plan::facts::{answer, run, tool};
 
 /// Prints `python 3.12.3`, then `torch 2.9.0` and so on for each installed package. It reads the
-/// packages' metadata, since importing torch takes seconds.
+/// packages' metadata, since importing torch takes seconds. The first place where Python looks for
+/// modules is the current folder, which may be a project's.
 const SCRIPT: &str = "\
+import sys
+sys.path = [folder for folder in sys.path if folder]
 import platform
 from importlib import metadata
 print('python', platform.python_version())
@@ -49,5 +52,29 @@ impl Tool for Python {
             }));
         }
         facts.tools.push(python);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn no_module_of_the_current_folder_is_imported() {
+        let dir = tempfile::tempdir().unwrap();
+        let ran = dir.path().join("ran");
+        for module in ["platform", "importlib", "re"] {
+            let text = format!("open({:?}, 'w').close()\n", ran.display().to_string());
+            std::fs::write(dir.path().join(format!("{module}.py")), text).unwrap();
+        }
+        let mut python = Command::new("python3");
+        let Ok(output) = python.args(["-c", SCRIPT]).current_dir(dir.path()).output() else {
+            eprintln!("skipped: there is no python3");
+            return;
+        };
+        assert!(output.stdout.starts_with(b"python 3"), "{output:?}");
+        assert!(!ran.exists());
     }
 }

@@ -69,6 +69,7 @@ impl HostLink {
         outage.wait =
             (outage.wait * 2).clamp(self.reconnect_policy.first, self.reconnect_policy.longest);
         outage.next_try = now + outage.wait;
+        tracing::debug!(%error, wait = ?outage.wait, "link: lost");
         self.options.user_prompt.link_lost(&error, outage.wait);
         outage.last_error = Some(error);
     }
@@ -95,6 +96,7 @@ impl HostLink {
                 Ok(session) => {
                     self.session = Some(session);
                     self.linked_at = Instant::now();
+                    tracing::debug!("link: up again");
                     self.publish_stdin();
                     if let Some(outage) = &mut self.outage {
                         outage.restored = true;

@@ -98,6 +98,7 @@ impl Connection {
         });
         let open = open?;
         self.round_trip = started.elapsed();
+        tracing::debug!(round_trip = ?self.round_trip, "ssh: first channel opened");
         self.exec(open, command).await
     }
 
@@ -184,6 +185,12 @@ fn reach<'a>(
             resolved.user,
             resolved.address()
         ));
+        tracing::debug!(
+            host = route.address.host,
+            jumps = jumps.len(),
+            proxy = resolved.proxy_command.is_some(),
+            "ssh: connecting"
+        );
         let mut proxied = None;
         let stream: Box<dyn Duplex> = match jumps.split_last() {
             Some((last, before)) => {
@@ -214,6 +221,7 @@ fn reach<'a>(
             }
             (handshake, _) => handshake?,
         };
+        tracing::debug!(address = resolved.address(), "ssh: keys exchanged, host key accepted");
         let started = Instant::now();
         Login {
             resolved: &resolved,
@@ -222,7 +230,9 @@ fn reach<'a>(
         }
         .run(&mut handle)
         .await?;
-        Ok(ReachedHost { handle, resolved, login: started.elapsed() })
+        let login = started.elapsed();
+        tracing::debug!(address = resolved.address(), ?login, "ssh: logged in");
+        Ok(ReachedHost { handle, resolved, login })
     })
 }
 
@@ -301,6 +311,7 @@ async fn connect_tcp(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
         };
     let mut last = None;
     for socket in found {
+        tracing::debug!(%socket, "ssh: trying an address");
         match timeout(limits::CONNECT_TIMEOUT, TcpStream::connect(socket)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {

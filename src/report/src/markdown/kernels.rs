@@ -7,7 +7,7 @@ use rgpu_model::Profile;
 
 pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
     let mut out = format!("# Kernels of {}\n\n", plain(&profile.kernel.name));
-    section(&mut out, table(profile, names, usize::MAX), NO_KERNELS_NOTE);
+    section(&mut out, table(profile, names, usize::MAX), no_kernels_note(profile));
     full_names(&mut out, profile, names);
     out
 }
@@ -25,7 +25,18 @@ fn full_names(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
 }
 
 /// The text for a profile without kernels.
-pub(super) const NO_KERNELS_NOTE: &str = "This rung records no kernels.";
+pub(super) fn no_kernels_note(profile: &Profile) -> &'static str {
+    if nothing_ran_on_a_gpu(profile) {
+        return "Nothing was measured on a GPU, so no kernels are recorded.";
+    }
+    "This rung records no kernels."
+}
+
+/// Whether the run's host had no GPU, so that nothing in the profile is of one. A report of another
+/// tool names no host.
+pub(super) fn nothing_ran_on_a_gpu(profile: &Profile) -> bool {
+    profile.host.is_some() && profile.gpu.is_none() && !profile.has_gpu_number()
+}
 
 /// A table of the first `max` kernels.
 pub(super) fn table(profile: &Profile, names: &KernelLabels<'_>, max: usize) -> TextTable {
@@ -49,6 +60,14 @@ mod tests {
     use super::*;
     use crate::kernel_name::KernelNames;
     use rgpu_model::timeline::KernelSum;
+
+    #[test]
+    fn without_a_gpu_the_reason_is_not_the_rung() {
+        let mut profile = Profile { host: Some(Default::default()), ..Profile::default() };
+        assert!(no_kernels_note(&profile).starts_with("Nothing was measured on a GPU"));
+        profile.gpu = Some("GPU-1".to_owned());
+        assert_eq!(no_kernels_note(&profile), "This rung records no kernels.");
+    }
 
     #[test]
     fn full_names_are_below_the_table() {

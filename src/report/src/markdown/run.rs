@@ -1,5 +1,6 @@
 //! `report.md` of the run folder: the same facts as on the terminal.
 
+use super::kernels::no_kernels_note;
 use super::{KernelLabels, TextTable, plain, section, sentence};
 use crate::busy;
 use crate::checks;
@@ -91,7 +92,7 @@ pub(super) fn report(profile: &Profile, names: &KernelLabels<'_>) -> String {
             duration(mean),
         ]);
     }
-    section(&mut out, table.without_empty_columns(), "This rung records no kernels.");
+    section(&mut out, table.without_empty_columns(), no_kernels_note(profile));
 
     launches(&mut out, profile, names);
 

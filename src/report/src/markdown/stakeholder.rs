@@ -42,7 +42,11 @@ pub(super) fn report(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Str
     heading(&mut out, "Top Operators");
     section(&mut out, operators::table(profile, names, MAX_TOP_ROWS), operators::NO_OPERATORS_NOTE);
     heading(&mut out, "Top Kernels");
-    section(&mut out, kernels::table(profile, names, MAX_TOP_ROWS), kernels::NO_KERNELS_NOTE);
+    section(
+        &mut out,
+        kernels::table(profile, names, MAX_TOP_ROWS),
+        kernels::no_kernels_note(profile),
+    );
     heading(&mut out, "Recommendations");
     recommendations(&mut out, profile, names);
     heading(&mut out, "Narrative");
@@ -79,6 +83,7 @@ fn environment(profile: &Profile) -> TextTable {
         .host
         .as_ref()
         .and_then(|h| h.gpus.iter().find(|g| Some(&g.uuid) == profile.gpu.as_ref()));
+    let was_built = !profile.code.is_empty() || !kernels::nothing_ran_on_a_gpu(profile);
     let facts = [
         ("GPU", profile.device.clone().or_else(|| gpu.map(|g| g.name.clone()))),
         ("Where", Some(profile.run.remote.clone())),
@@ -86,7 +91,7 @@ fn environment(profile: &Profile) -> TextTable {
         ("Rung", Some(profile.rung.to_string())),
         ("Started", Some(profile.run.started.clone())),
         ("Compiler", Some(profile.kernel.compiler.clone())),
-        ("Architectures", Some(profile.kernel.arch.join(", "))),
+        ("Architectures", was_built.then(|| profile.kernel.arch.join(", "))),
         ("rgpu", Some(profile.run.rgpu.clone())),
     ];
     for (what, value) in facts {
@@ -169,11 +174,12 @@ fn stages(profile: &Profile) -> TextTable {
 fn mfu(out: &mut String, profile: &Profile) {
     let is_rated = |stage: &Stage| stage.flops_per_s.is_some() || stage.utilization.is_some();
     if !profile.stages.iter().any(is_rated) {
-        return section(
-            out,
-            utilisation(profile),
-            "No `[work]` is declared, so neither the useful operations nor the share of the peak are known.",
-        );
+        let why = if kernels::nothing_ran_on_a_gpu(profile) {
+            "Nothing was measured on a GPU, so no share of its peak is known."
+        } else {
+            "No `[work]` is declared, so neither the useful operations nor the share of the peak are known."
+        };
+        return section(out, utilisation(profile), why);
     }
     if !profile.speed_of_light.is_empty() {
         section(out, utilisation(profile), "");

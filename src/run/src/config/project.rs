@@ -5,19 +5,15 @@
 //! user's machine, or what is written outside the project. docs/settings.md has the whole table,
 //! and tests/it/project_trust.rs has a test for each row.
 
-#![expect(clippy::disallowed_methods, reason = "it only looks at the owner of rgpu.toml")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::{Config, ConfigValue, LOCAL, Origin};
 use rgpu_analysis::Thresholds;
-use rgpu_model::beneath::{self, Folder};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_remote::{RemoteSpec, without_secret};
 
@@ -163,14 +159,32 @@ impl Config {
     /// Refuses a folder for output that the user names inside the project, and that a link leads to:
     /// the link may have come with the project.
     pub fn check_output_folder(&self, folder: &Path) -> Result<()> {
-        let is_inside = folder.starts_with(&self.project);
-        match is_inside.then(|| link_below(&self.project, folder)).flatten() {
+        match link_below(&self.project, folder) {
             None => Ok(()),
             Some(link) => {
                 let what =
                     format!("`{}` is a symbolic link, which is not followed", link.display());
                 Err(Failure::new(Exit::Config, "folder_outside", what)
                     .hint("if the link is yours, name the folder that it leads to"))
+            }
+        }
+    }
+
+    /// Refuses a file or folder to read that the user names in `folder` if a link below `artifacts`,
+    /// `.rgpu` or the runs leads to it: they may have come with the project.
+    pub fn check_input(&self, folder: &Path, typed: &Path) -> Result<()> {
+        let path = folder.join(typed);
+        let runs = folder.join(&self.runs_dir.value);
+        let own = ["artifacts", ".rgpu"].map(|name| self.project.join(name));
+        let of_project = link_below(&self.project, &path)
+            .filter(|link| own.iter().chain([&runs]).any(|folder| link.starts_with(folder)));
+        match of_project.or_else(|| link_below(&runs, &path)) {
+            None => Ok(()),
+            Some(link) => {
+                let what =
+                    format!("`{}` is a symbolic link, which is not followed", link.display());
+                Err(Failure::new(Exit::Artifact, "linked_input", what)
+                    .hint("name the file that it leads to, or the run by its id"))
             }
         }
     }
@@ -205,18 +219,34 @@ impl Config {
     }
 }
 
-/// Whether a project's `file` counts: it belongs to this user, to root, or to the owner of `cwd`.
-/// Anyone may put a file into `/tmp`, which is above many folders.
-pub(super) fn may_decide(file: &Path, cwd: &Path) -> bool {
-    let owner = |path: &Path| fs::metadata(path).map(|meta| meta.uid()).ok();
-    let own = rustix::process::geteuid().as_raw();
-    owner(file).is_some_and(|uid| uid == own || uid == 0 || Some(uid) == owner(cwd))
-}
-
-/// The first link on the way from the project to a path below it.
+/// The first link below the project on the way to a path, wherever the path begins: each `..` and
+/// each link outside the project is resolved as the kernel does. Parts may be missing.
 fn link_below(project: &Path, path: &Path) -> Option<PathBuf> {
-    let opened = Folder::open(project).and_then(|project| project.stat(path.join("any")));
-    opened.err().as_ref().and_then(beneath::link_of).map(Path::to_owned)
+    let real_project = project.canonicalize().ok()?;
+    let mut reached = PathBuf::new();
+    for part in project.join(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                reached.pop();
+            }
+            Component::Prefix(_) | Component::RootDir => reached.push(part),
+            Component::Normal(name) => {
+                let below_project = reached.strip_prefix(&real_project).map(|at| at.join(name));
+                reached.push(name);
+                let is_link = fs::symlink_metadata(&reached).is_ok_and(|meta| meta.is_symlink());
+                if !is_link {
+                    continue;
+                }
+                if let Ok(link) = below_project {
+                    return Some(project.join(link));
+                }
+                // A dangling link outside the project is the user's own.
+                reached = reached.canonicalize().unwrap_or(reached);
+            }
+        }
+    }
+    None
 }
 
 /// Refuses a runs folder outside the project, and one behind a link, because rgpu writes and
@@ -292,8 +322,36 @@ pub fn is_below(path: &Path, folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::PRESET_FLAGS;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::{PRESET_FLAGS, link_below};
     use rgpu_analysis::threshold::TABLE;
+
+    #[test]
+    fn a_link_below_the_project_is_found_however_the_path_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (project, outer) = (dir.path().join("project"), dir.path().join("outer"));
+        fs::create_dir_all(project.join("sub")).unwrap();
+        fs::create_dir(&outer).unwrap();
+        symlink(&outer, project.join("link")).unwrap();
+        symlink(&project, dir.path().join("alias")).unwrap();
+        symlink("nowhere", project.join("sub/dangling")).unwrap();
+        let found = |path: &str| link_below(&project, path.as_ref());
+        let link = Some(project.join("link"));
+        for path in ["link", "link/new", "sub/../link/a", "missing/../link", "./sub/./../link"] {
+            assert_eq!(found(path), link, "{path}");
+        }
+        for path in ["../project/link", "../alias/link/a", "../outer/../project/sub/../link"] {
+            assert_eq!(found(path), link, "{path}");
+            let absolute = project.join(path);
+            assert_eq!(link_below(&project, &absolute), link, "{path}");
+        }
+        assert_eq!(found("sub/dangling/a"), Some(project.join("sub/dangling")));
+        for path in ["new", "sub/../new/a", "../outer/a", "../alias", "../alias/sub/a", "../../x"] {
+            assert_eq!(found(path), None, "{path}");
+        }
+    }
 
     #[test]
     fn the_schema_for_editors_has_the_flags_of_presets_and_the_thresholds() {

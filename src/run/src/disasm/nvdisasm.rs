@@ -67,14 +67,15 @@ pub enum ToolError {
 /// Where this machine may have nvdisasm, and the cache of what it prints.
 #[derive(Clone, Debug, Default)]
 pub struct NvdisasmSearch {
-    /// Programs to try, best first.
+    /// Programs to try. Of two with the same version, the first is taken.
     pub paths: Vec<PathBuf>,
     /// Folder of cached listings; `None`: no cache.
     pub cache: Option<PathBuf>,
 }
 
 impl NvdisasmSearch {
-    /// The first of the programs that answers to `--version`.
+    /// The newest of the programs that answer to `--version`: older ones do not know the newest
+    /// architectures.
     pub fn find(&self) -> Option<Nvdisasm> {
         self.find_in(&self.paths)
     }
@@ -89,9 +90,10 @@ impl NvdisasmSearch {
     }
 }
 
-/// The first of `candidates` that answers to `--version`.
+/// The newest of `candidates` that answer to `--version`; the first of those of one version.
 pub fn find(candidates: &[PathBuf]) -> Option<Nvdisasm> {
-    candidates.iter().find_map(|path| {
+    // The last of equal elements is the greatest.
+    let found = candidates.iter().rev().filter_map(|path| {
         let mut command = Command::new(path);
         let output = read_answer(command.arg("--version"), MAX_PROBE_BYTES).ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -100,7 +102,13 @@ pub fn find(candidates: &[PathBuf]) -> Option<Nvdisasm> {
             w.strip_prefix('V').filter(|v| v.starts_with(|c: char| c.is_ascii_digit()))
         })?;
         output.status.success().then(|| Nvdisasm::local(path.clone(), version.to_owned()))
-    })
+    });
+    found.max_by_key(|tool| version_numbers(&tool.version))
+}
+
+/// The numbers of a version such as `13.5.37`.
+fn version_numbers(version: &str) -> Vec<u32> {
+    version.split('.').map(|number| number.parse().unwrap_or(0)).collect()
 }
 
 /// Offsets of the ELF header fields that differ between the two layouts of cubins.
@@ -321,6 +329,29 @@ fn without_file_name(words: &str, file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_of_several_is_taken_and_of_equal_ones_the_first() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let played = |name: &str, version: &str| {
+            let path = folder.path().join(name);
+            let script = format!("#!/bin/sh\necho 'release 1, V{version}'\n");
+            std::fs::write(&path, script).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let all = [
+            played("triton", "12.8.93"),
+            played("path", "13.5.37"),
+            played("cached", "13.5.37"),
+            played("other", "13.10.1"),
+            folder.path().join("none"),
+        ];
+        assert_eq!(find(&all[..3]).unwrap().path(), Some(all[1].as_path()));
+        assert_eq!(find(&all).unwrap().path(), Some(all[3].as_path()));
+        assert!(find(&all[4..]).is_none());
+    }
 
     #[test]
     fn headers_fit_the_tool_that_reads_them() {

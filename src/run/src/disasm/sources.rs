@@ -91,7 +91,7 @@ fn from_run_inputs(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
-    serde_json::from_slice(&regular_file::read(path, MAX_FILE_BYTES).ok()?).ok()
+    crate::saved_json::from_slice(&regular_file::read(path, MAX_FILE_BYTES).ok()?).ok()
 }
 
 /// The text of a source file. The real path counts: a link may be named as a source and lead to

@@ -10,7 +10,7 @@ pub use messages::{KnownMessage, messages};
 use std::path::{Path, PathBuf};
 
 use rgpu_protocol::pattern::strip_ansi;
-use rgpu_protocol::{HostFacts, Outcome};
+use rgpu_protocol::{HostFacts, Outcome, Step};
 
 use super::assemble::compiler_message;
 use super::job::{self, JobResult, RunContext};
@@ -19,7 +19,7 @@ use super::listings::{self, CompiledFiles};
 use super::outcome;
 use super::pass_planner::NextStep;
 use crate::disasm::{self, ImageTask, NvdisasmSearch};
-use crate::store::RunFolder;
+use crate::store::{RunFolder, live};
 use dsl_record::DslRecord;
 use path_localizer::PathLocalizer;
 use rgpu_model::RungId;
@@ -249,7 +249,9 @@ impl BuildRun<'_> {
         let mut error = BuildError { code: failure.code.clone(), ..BuildError::default() };
         let compiling = end.last_rung("build").is_some_and(|rung| !rung.ok);
         if compiling {
-            let message = compiler_message(folder, info);
+            // What it printed without end says nothing.
+            let message =
+                compiler_message(folder, info).filter(|_| failure.code != Step::TOO_MUCH_OUTPUT);
             error.message = message.clone().or_else(|| failure.cause.clone()).unwrap_or_default();
             if matches!(failure.code.as_str(), "exit" | "does_not_compile") {
                 failure.code = "does_not_compile".to_owned();
@@ -414,11 +416,14 @@ async fn facts_to_list_by(
     session.ask_facts(context).await.unwrap_or(known)
 }
 
-/// The compiler's whole output, without colours and with paths of this machine.
+/// The end of each log of a compiler that is read for its errors.
+const MAX_BUILD_LOG_BYTES: u64 = 4 << 20;
+
+/// The compiler's output, without colours and with paths of this machine.
 fn build_log(folder: &RunFolder, names: &PathLocalizer<'_>) -> String {
     let read = |stream: &str| {
-        let bytes = folder.read(&format!("log/build.{stream}")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let end = live::tail(folder, format!("log/build.{stream}"), MAX_BUILD_LOG_BYTES);
+        end.map_or_else(String::new, |(text, _)| text)
     };
     names.localize(&strip_ansi(&format!("{}\n{}", read("stderr"), read("stdout"))))
 }

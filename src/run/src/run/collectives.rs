@@ -9,11 +9,11 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::plan::{Arg, GpuChoice, GpuRequest, KnownGpu};
 use serde::Deserialize;
 
-use super::exec::{EXEC_STEP, ExecRequest, ExecRun, ProgramExit};
+use super::exec::{ExecRequest, ExecRun, ProgramExit};
 use super::file_copies::FileCopies;
 use super::job::{RunContext, cancelled};
 use super::lifecycle::RunSession;
-use super::outcome::MAX_CAUSE_LINES;
+use super::outcome::{EXEC_STEP, MAX_CAUSE_LINES};
 use crate::store::RunFolder;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::exec::WORK_FOLDER;
@@ -196,7 +196,7 @@ fn parse(text: &[u8]) -> Result<MeasuredCollectives> {
         Failure::new(Exit::Host, "bad_result", what).cause(cause)
     };
     let mut result: MeasuredCollectives =
-        serde_json::from_slice(text).map_err(|error| bad(error.to_string()))?;
+        crate::saved_json::from_slice(text).map_err(|error| bad(error.to_string()))?;
     if let Some(trouble) = result.trouble.take() {
         return Err(failure(&trouble, &result.log));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::file_copies::FileCopies;
 use super::job::{self, HOST_TAKEN, HostFile, JobResult, RunContext, cancelled};
 use super::lifecycle::{PlanDriver, RunError, RunSession};
-use super::outcome;
+use super::outcome::{self, EXEC_STEP};
 use super::pass_planner::NextStep;
 use super::program_error::has_stalled;
 use crate::store::RunRecord;
@@ -19,9 +19,6 @@ use rgpu_protocol::plan::{
 };
 use rgpu_protocol::{Event, HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
 use rgpu_remote::{HostLink, RemoteFile};
-
-/// Id of the program's step.
-pub const EXEC_STEP: &str = "exec";
 
 /// A program to run, with its limits.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +101,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
         needs: Vec::new(),
         on_failure: OnFailure::Stop,
         timeout_s: request.timeout.as_secs().max(1),
+        max_output_bytes: None,
         stdin: request.stdin,
         rungs: vec![Rung {
             id: EXEC_STEP.to_owned(),

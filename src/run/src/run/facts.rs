@@ -15,6 +15,7 @@ use super::cancel::CancelSignal;
 use super::event::{Reporter, RunEvent};
 use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
+use crate::saved_json;
 use crate::store::atomic;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool;
@@ -78,7 +79,7 @@ impl FactsCache {
 
     /// The last try to reach the remote that failed. It may be older than the facts.
     pub fn last_failed_try(&self) -> Option<FailedTry> {
-        serde_json::from_slice(&std::fs::read(self.failed_try_path()).ok()?).ok()
+        saved_json::read_cached(&self.failed_try_path())
     }
 
     /// Records that the remote could not be reached.
@@ -94,7 +95,7 @@ impl FactsCache {
     }
 
     fn read_cached(&self) -> Option<CachedFacts> {
-        let cached: CachedFacts = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
+        let cached: CachedFacts = saved_json::read_cached(&self.path)?;
         (cached.rgpu == env!("CARGO_PKG_VERSION")).then_some(cached)
     }
 

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use rgpu_protocol::{HostFacts, RungRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::saved_json;
 use crate::store::atomic;
 use rgpu_model::RungId;
 use rgpu_plan::tool::{self, FailedRung, RungInfo};
@@ -97,8 +98,7 @@ impl FailedRungs {
     }
 
     fn load(&self) -> StoredFailures {
-        let bytes = std::fs::read(&self.path).unwrap_or_default();
-        serde_json::from_slice(&bytes).unwrap_or_default()
+        saved_json::read_cached(&self.path).unwrap_or_default()
     }
 
     fn skip_text(&self, failed: &StoredFailure) -> String {

@@ -209,6 +209,7 @@ impl<'a> RunSession<'a> {
         let Self { link, spec, programs, now_s, cache, .. } = self;
         let facts =
             cache.ask(link, spec, programs, *now_s, context.reporter, &context.cancel).await?;
+        tracing::debug!(gpus = facts.gpus.len(), "run: the host told its facts");
         self.facts = Some(facts.clone());
         Ok(facts)
     }
@@ -280,6 +281,7 @@ impl<'a> RunSession<'a> {
                 }
             };
             let job = name.job();
+            tracing::debug!(job, steps = draft.plan.steps.len(), "run: the plan is drafted");
             let recorded = self.resume_job(&job, context).await?;
             if recorded.is_none() {
                 let submitted = self.submit(&draft, sequence, context).await;
@@ -308,7 +310,9 @@ impl<'a> RunSession<'a> {
                 return Ok(RunProgress::Detached);
             }
             let before = recorded.unwrap_or_default();
+            tracing::debug!(job, recorded_events = before.len(), "run: following the job");
             let result = plans.follow(&job, &before, self, context).await?;
+            tracing::debug!(job, outcome = ?result.outcome, files = result.files.len(), "run: the job ended");
             if plans.handle_result(result, self, context)? == NextStep::End {
                 break;
             }

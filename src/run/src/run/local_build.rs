@@ -13,6 +13,7 @@ use super::assemble::ProfileBuilder;
 use super::bundle_reader::submission;
 use super::event::RunEvent;
 use super::job::{self, JobResult, RunContext};
+use super::laptop_code::why_not_compiled_here;
 use super::lifecycle::RunSession;
 use super::programs::Programs;
 use super::resume;
@@ -48,9 +49,9 @@ pub(super) async fn compile_here(
         context.reporter.report(&RunEvent::Note { text: NOT_FOR_AGENTS });
         return Ok(());
     }
-    if !has_flags_for_code_only(request) {
-        let text = "not compiled on this machine: a flag of the kernel could start a program here";
-        context.reporter.report(&RunEvent::Note { text });
+    if let Some(why) = why_not_compiled_here(request) {
+        let text = format!("not compiled on this machine: {why}");
+        context.reporter.report(&RunEvent::Note { text: &text });
         return Ok(());
     }
     let arch = tool::target_arch(request, facts)?;
@@ -79,7 +80,7 @@ pub fn arch_to_compile_here(
 ) -> Result<Option<String>, PlanError> {
     let is_compiled_here = !is_started_by_agent()
         && lacks_compiler(request, facts)
-        && has_flags_for_code_only(request);
+        && why_not_compiled_here(request).is_none();
     is_compiled_here.then(|| tool::target_arch(request, facts)).transpose()
 }
 
@@ -92,62 +93,6 @@ fn lacks_compiler(request: &Request, facts: &HostFacts) -> bool {
         && !is_retry
         && matches!(spec.entry, EntryPoint::Device(_))
         && tool::compilers(facts, &spec.entry).is_empty()
-}
-
-/// Whether no flag could start a program on this machine.
-fn has_flags_for_code_only(request: &Request) -> bool {
-    let Target::Kernel { spec, .. } = &request.target else { return true };
-    spec.flags.iter().chain(&request.build.flags).all(|flag| is_for_code(flag))
-}
-
-/// Flags of nvcc that say how code is compiled, by their beginnings. A project gives them, and nvcc
-/// has others that start programs (`-ccbin`, `-run`, `-Xcompiler`).
-const CODE_FLAGS: &[&str] = &[
-    "-D",
-    "-U",
-    "-I",
-    "-O",
-    "-std",
-    "--std",
-    "-lineinfo",
-    "--generate-line-info",
-    "-use_fast_math",
-    "--use_fast_math",
-    "-fmad",
-    "--fmad",
-    "-ftz",
-    "--ftz",
-    "-prec-",
-    "--prec-",
-    "-maxrregcount",
-    "--maxrregcount",
-    "-expt-",
-    "--expt-",
-    "-extended-lambda",
-    "--extended-lambda",
-    "-extra-device-vectorization",
-    "--extra-device-vectorization",
-    "-restrict",
-    "--restrict",
-    "-arch",
-    "--gpu-architecture",
-    "-Xptxas",
-    "--ptxas-options",
-    "-default-stream",
-    "--default-stream",
-    "--define-macro",
-    "--include-path",
-    "--device-debug",
-    "-Werror",
-    "--Werror",
-];
-
-/// Whether a flag, or the value of one, says how code is compiled.
-fn is_for_code(flag: &str) -> bool {
-    let is_value = !flag.starts_with(['-', '@']);
-    is_value
-        || matches!(flag, "-G" | "-g" | "-w" | "-v")
-        || CODE_FLAGS.iter().any(|known| flag.starts_with(known))
 }
 
 /// Builds for `arch` on this machine. Returns the job's result and what we know of its plan; `None` if this
@@ -214,33 +159,4 @@ async fn run_or_restore(
     }
     submitted?;
     job::follow_to_end(link, &name, &[], context).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_for_code;
-
-    #[test]
-    fn flags_that_start_programs_are_not_taken_here() {
-        for fine in ["-O3", "-DN=4", "-std=c++17", "-Xptxas", "-v", "--use_fast_math", "-lineinfo"]
-        {
-            assert!(is_for_code(fine), "{fine}");
-        }
-        for wrong in [
-            "-ccbin=./x",
-            "-ccbin",
-            "--compiler-bindir=./x",
-            "-run",
-            "--run",
-            "-Xcompiler",
-            "-Xcompiler=-B.",
-            "-Xlinker=-x",
-            "--options-file=x",
-            "@x",
-            "-o",
-            "--output-file=x",
-        ] {
-            assert!(!is_for_code(wrong), "{wrong}");
-        }
-    }
 }

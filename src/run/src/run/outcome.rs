@@ -1,11 +1,16 @@
 //! Turns how a job ended into the one failure that a user reads.
 
+use rgpu_protocol::event::StartError;
 use rgpu_protocol::plan::GpuSetting;
 use rgpu_protocol::{Outcome, RungRecord};
 
 use super::job::{JobResult, cancelled};
 use rgpu_model::error::{Exit, Failure, Side};
+use rgpu_plan::tool::{PLAIN_STEP, RungInfo};
 use rgpu_remote::Remote;
+
+/// Id of the step of `rgpu exec` that runs the program.
+pub const EXEC_STEP: &str = "exec";
 
 /// The failure of a job that did not succeed.
 pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
@@ -79,13 +84,18 @@ fn step_failure(remote: &dyn Remote, result: &JobResult, step: &str, code: &str)
         "missing" => format!("step `{step}` has no tool on this host"),
         _ => reason.title.to_owned(),
     };
-    let (exit, side) = side_of(step, code);
+    let start_error = record.filter(|r| starts_program(r)).and_then(|record| record.start_error);
+    let (exit, side) = match start_error {
+        // The user named a program that the host does not have. `exec` has a status for that.
+        Some(StartError::NotFound) if step != EXEC_STEP => (Exit::Usage, Side::Host),
+        _ => side_of(step, code),
+    };
     let mut failure = Failure::new(exit, code, what)
         .side(side)
         .host(remote.name(), remote.transport())
         .step(step)
         .cause(cause(record));
-    failure.start_error = record.and_then(|record| record.start_error);
+    failure.start_error = start_error;
     if code == "timeout" {
         failure = failure.hint("raise the limit with `--timeout 30m`");
     }
@@ -93,6 +103,14 @@ fn step_failure(remote: &dyn Remote, result: &JobResult, step: &str, code: &str)
         failure = failure.hint(reason.help);
     }
     failure
+}
+
+/// Whether a rung starts the user's program itself, without a tool before it.
+pub fn starts_program(record: &RungRecord) -> bool {
+    let step = record.step.as_str();
+    let is_of_program = [EXEC_STEP, PLAIN_STEP].contains(&step) || step.starts_with("profile");
+    let info = RungInfo::find(&record.rung[..].into());
+    is_of_program && info.is_none_or(|info| info.tool.name().is_none())
 }
 
 /// The exit status and side of a failed step: the reason's side, except that signals, and exit
@@ -137,6 +155,27 @@ pub(super) fn cause(record: Option<&RungRecord>) -> String {
 mod tests {
     use super::*;
     use rgpu_remote::fake::InProcessAgent;
+
+    #[test]
+    fn a_named_program_that_is_missing_is_a_mistake_of_the_command_line() {
+        let remote = InProcessAgent::new(Vec::new());
+        let failure = |step: &str, rung: &str| {
+            let record = RungRecord {
+                step: step.to_owned(),
+                rung: rung.to_owned(),
+                start_error: Some(StartError::NotFound),
+                ..RungRecord::default()
+            };
+            let outcome =
+                Some(Outcome::Failed { step: step.to_owned(), code: "start_failed".to_owned() });
+            failure(&remote, &JobResult { outcome, rungs: vec![record], ..JobResult::default() })
+        };
+        let named = failure("profile", "cpu");
+        assert_eq!((named.exit, named.start_error), (Exit::Usage, Some(StartError::NotFound)));
+        assert_eq!(failure(EXEC_STEP, EXEC_STEP).exit, Exit::Host);
+        let tool = failure("profile", "nsys.full");
+        assert_eq!((tool.exit, tool.start_error), (Exit::Host, None));
+    }
 
     #[test]
     fn only_a_job_without_a_result_of_its_own_has_lost_its_host() {

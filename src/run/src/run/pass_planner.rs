@@ -484,11 +484,8 @@ fn failure_text(record: &RungRecord) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use rgpu_model::selection::KernelChoice;
-    use rgpu_model::{Metric, SharedText, Value};
 
     #[test]
     fn a_priced_pass_is_stopped_after_twice_what_was_expected() {
@@ -550,13 +547,7 @@ mod tests {
             }],
             ..Selection::default()
         };
-        let metrics = Metric {
-            value: Value::Int(1),
-            unit: SharedText::default(),
-            from: SharedText::default(),
-        };
-        let metrics = BTreeMap::from([("m".into(), metrics)]);
-        let launch = Launch { kernel: "gemm".to_owned(), metrics, ..Launch::default() };
+        let launch = Launch { kernel: "gemm".to_owned(), ..Launch::of_numbers(&[("m", 1.0)]) };
         let traced = Launch { kernel: "add".to_owned(), ..Launch::default() };
         count_profiled(&mut selection, &[launch.clone(), traced]);
         let counts: Vec<u64> = selection.kernels.iter().map(|choice| choice.profiled).collect();

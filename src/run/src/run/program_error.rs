@@ -155,12 +155,18 @@ pub(super) fn shell_status(record: &RungRecord) -> Option<i32> {
 
 /// The failure of a program whose error is its own.
 pub(super) fn failure(record: &RungRecord, how: &str, remote: &dyn Remote) -> Failure {
+    let cause = outcome::cause(Some(record));
+    let lines = cause.lines().filter(|line| !line.starts_with(HOOK_SAYS_SO));
+    let cause = lines.collect::<Vec<_>>().join("\n");
     Failure::new(Exit::Kernel, "program_failed", format!("the program {}{how}", ending(record)))
         .side(Side::Kernel)
         .host(remote.name(), remote.transport())
         .step(&record.step)
-        .cause(outcome::cause(Some(record)))
+        .cause(cause)
 }
+
+/// The line of the hook of mode `torch` under the exception that ended the program.
+const HOOK_SAYS_SO: &str = "rgpu torch: the program ended with an exception";
 
 /// The exception of Python that ended a program and that no tool causes, with the reason.
 fn own_exception(record: &RungRecord) -> Option<(&str, &'static str)> {

@@ -6,21 +6,26 @@
 //! - A repository is used only if it belongs to the work tree: `.git` is its folder, or lies inside
 //!   the work tree, or names this work tree itself. git writes such a back pointer for work trees
 //!   (`gitdir`) and submodules (`core.worktree`), and an archive cannot write one outside of
-//!   itself. No part of it where objects and refs are written is a symbolic link.
+//!   itself. No part of it where objects and refs are written is a symbolic link, and its refs are
+//!   in its own folder, not where a URI or a list of tables leads.
 //! - git starts no program that the repository's settings name, and fetches nothing.
 //! - Variables such as `GIT_DIR`, which git sets for its hooks, do not choose another repository.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::fs::FileType;
 
 use rgpu_model::beneath::Folder;
 use rgpu_model::error::{Exit, Failure, shell_word};
-use rgpu_model::program_answer::{MAX_LIST_BYTES, MAX_PROBE_BYTES, read_answer};
+use rgpu_model::ownership::may_decide;
+use rgpu_model::program_answer::{MAX_LIST_BYTES, MAX_PROBE_BYTES, read_answer_within};
 use rgpu_model::regular_file;
 
 /// Settings under which git starts none of the programs that a repository configures, and writes no
@@ -35,7 +40,8 @@ const QUIET_SETTINGS: [&str; 6] = [
 ];
 
 /// Variables that choose a repository, or a part of one.
-const REPOSITORY_VARIABLES: [&str; 7] = [
+const REPOSITORY_VARIABLES: [&str; 9] = [
+    "GIT_CONFIG",
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_COMMON_DIR",
@@ -43,6 +49,7 @@ const REPOSITORY_VARIABLES: [&str; 7] = [
     "GIT_OBJECT_DIRECTORY",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_NAMESPACE",
+    "GIT_REFERENCE_BACKEND",
 ];
 
 /// The parts of a repository where objects and refs are written. In the first four, also what is
@@ -63,8 +70,24 @@ const WRITTEN_PARTS: [&str; 12] = [
 ];
 const PARTS_WITH_CONTENT: usize = 4;
 
-/// The keys of settings that name a program: a filter, or one that git-lfs starts.
-const PROGRAM_KEYS: &str = r"^(filter|lfs|credential)\.|^core\.(sshcommand|askpass)$";
+/// The values of `extensions.refStorage` with which refs are in the repository. Newer versions of
+/// git also take a URI, which may lead anywhere.
+const REF_FORMATS: [&str; 2] = ["files", "reftable"];
+
+/// The file of a repository that names the tables of its refs.
+const TABLE_LIST: &str = "reftable/tables.list";
+
+/// The scopes of settings that are the user's own.
+const USER_SCOPES: [&[u8]; 2] = [b"system", b"global"];
+
+/// The scope of settings from the environment and from `-c`.
+const COMMAND_SCOPE: &[u8] = b"command";
+
+/// How long git may take to answer. It waits for ever for a pipe in place of a file of settings.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// The exit status of `git config` if there is no such setting.
+const NO_SETTING: i32 = 1;
 
 /// The files of `.git` that hold a path or a setting are small.
 const MAX_POINTER_BYTES: u64 = 64 << 10;
@@ -109,20 +132,23 @@ impl From<RepositoryError> for Failure {
 pub struct QuietGit {
     folder: PathBuf,
     top: PathBuf,
-    /// What replaces the programs that the repository's settings name.
-    settings: Vec<String>,
+    /// What replaces the programs that the repository's settings name. Names need be no UTF-8.
+    settings: Vec<OsString>,
 }
 
 impl QuietGit {
     /// git in `folder`, which starts no program that the repository configures and fetches nothing.
     /// Filters of the repository's own settings are replaced by the user's, or left out. `None`
-    /// without git or outside a repository.
+    /// without git, outside a repository, or in one of another user.
     ///
     /// # Errors
-    /// The repository does not belong to the work tree; the name of a filter cannot be given to
-    /// git.
+    /// The repository does not belong to the work tree; its settings cannot be listed; the name of
+    /// a filter cannot be given to git; git does not answer in time.
     pub fn containing(folder: &Path) -> Result<Option<Self>, RepositoryError> {
-        let Some(found) = FoundRepository::of(folder) else { return Ok(None) };
+        let Some(found) = FoundRepository::of(folder)?.filter(|found| found.counts_for(folder))
+        else {
+            return Ok(None);
+        };
         found.check()?;
         let settings = settings_without_programs(folder, &found)?;
         Ok(Some(Self { folder: folder.to_owned(), top: found.top, settings }))
@@ -137,7 +163,7 @@ impl QuietGit {
     pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
         let mut git = git_command(&self.folder);
         for setting in &self.settings {
-            git.args(["-c", setting]);
+            git.arg("-c").arg(setting);
         }
         git.args(args);
         git
@@ -183,10 +209,37 @@ fn git_command(folder: &Path) -> Command {
     git
 }
 
+/// Runs git, for as long as it may take.
+fn answer_of(mut git: Command, max_bytes: u64) -> io::Result<Output> {
+    read_answer_within(&mut git, max_bytes, ANSWER_TIME)
+}
+
 /// What git printed; `None` if it failed.
-fn text_of(mut git: Command) -> Option<String> {
-    let output = read_answer(&mut git, MAX_LIST_BYTES).ok()?;
+fn text_of(git: Command) -> Option<String> {
+    let output = answer_of(git, MAX_LIST_BYTES).ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What a `git config` printed. `none` is its exit status without such a setting, if it has one.
+///
+/// # Errors
+/// The settings of `config` cannot be told.
+fn listed_settings(
+    git: Command,
+    config: &Path,
+    none: Option<i32>,
+) -> Result<Vec<u8>, RepositoryError> {
+    let unknown = |why: String| {
+        RepositoryError::new(config, format!("git cannot list its settings: {}", why.trim()))
+    };
+    let output = answer_of(git, MAX_LIST_BYTES).map_err(|e| unknown(e.to_string()))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    if none.is_some() && output.status.code() == none {
+        return Ok(Vec::new());
+    }
+    Err(unknown(String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
 /// A repository as git finds it.
@@ -201,14 +254,29 @@ struct FoundRepository {
 }
 
 impl FoundRepository {
-    fn of(folder: &Path) -> Option<Self> {
+    /// The repository that git finds from `folder`, if there is one.
+    ///
+    /// # Errors
+    /// git does not answer in time.
+    fn of(folder: &Path) -> Result<Option<Self>, RepositoryError> {
+        Self::found_within(folder, ANSWER_TIME)
+    }
+
+    fn found_within(folder: &Path, time: Duration) -> Result<Option<Self>, RepositoryError> {
         let mut git = git_command(folder);
         git.args(["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"]);
-        let output = read_answer(&mut git, MAX_PROBE_BYTES).ok()?;
-        if !output.status.success() {
-            return None;
+        match read_answer_within(&mut git, MAX_PROBE_BYTES, time) {
+            Ok(output) if output.status.success() => Ok(Self::read(folder, &output.stdout)),
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => {
+                Err(RepositoryError::new(folder, format!("`git rev-parse`: {e}")))
+            }
+            Ok(_) | Err(_) => Ok(None),
         }
-        let mut lines = output.stdout.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
+    }
+
+    /// Reads the three lines of `git rev-parse`.
+    fn read(folder: &Path, printed: &[u8]) -> Option<Self> {
+        let mut lines = printed.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
         let mut path = || Some(PathBuf::from(OsString::from_vec(lines.next()?.to_vec())));
         let (top, git_dir, common_dir) = (path()?, path()?, path()?);
         if lines.next().is_some() {
@@ -223,6 +291,15 @@ impl FoundRepository {
         })
     }
 
+    /// Whether the repository is one of this user, root, or the owner of `folder`. git may be told
+    /// to use others (`safe.directory`).
+    fn counts_for(&self, folder: &Path) -> bool {
+        let entry = self.top.join(".git");
+        [entry.as_path(), &self.git_dir, &self.common_dir]
+            .into_iter()
+            .all(|path| path.symlink_metadata().is_err() || may_decide(path, folder))
+    }
+
     /// Checks that the repository belongs to the work tree, and that nothing is written through a
     /// link.
     fn check(&self) -> Result<(), RepositoryError> {
@@ -233,6 +310,38 @@ impl FoundRepository {
                 Ok(None) => {}
                 Ok(Some(link)) => return Err(RepositoryError::link(link)),
                 Err(e) => return Err(RepositoryError::new(folder, e.to_string())),
+            }
+        }
+        self.check_refs()
+    }
+
+    /// Checks that the refs are in the repository itself.
+    fn check_refs(&self) -> Result<(), RepositoryError> {
+        let config = self.common_dir.join("config");
+        // Outside of the repository, since git may not know the value there.
+        let mut git = git_command(Path::new("/"));
+        git.args(["config", "--no-includes", "--null", "--file"]).arg(&config);
+        git.args(["--get-all", "extensions.refstorage"]);
+        let formats = listed_settings(git, &config, Some(NO_SETTING))?;
+        let formats = String::from_utf8_lossy(&formats);
+        let mut formats = formats.split_terminator('\0');
+        if let Some(other) = formats.find(|format| !REF_FORMATS.contains(format)) {
+            let why = format!("its `extensions.refStorage` is `{other}`, which may lead elsewhere");
+            return Err(RepositoryError::new(config, why));
+        }
+        for folder in [&self.git_dir, &self.common_dir] {
+            let list =
+                Folder::open(folder).and_then(|git_dir| git_dir.read(TABLE_LIST, MAX_PROBE_BYTES));
+            match list {
+                // git reads these tables, and removes those that it has merged.
+                Ok(names) if names.contains(&b'/') => {
+                    let why = "it names a table in another folder";
+                    return Err(RepositoryError::new(folder.join(TABLE_LIST), why));
+                }
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(RepositoryError::new(folder.join(TABLE_LIST), e.to_string()));
+                }
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(())
@@ -327,38 +436,82 @@ fn first_link(git_dir: &Path) -> std::io::Result<Option<PathBuf>> {
 fn settings_without_programs(
     folder: &Path,
     found: &FoundRepository,
-) -> Result<Vec<String>, RepositoryError> {
-    let mut keys = Vec::new();
-    for scope in ["--local", "--worktree"] {
-        keys.extend(settings_of(folder, scope, PROGRAM_KEYS).into_iter().map(|(key, _)| key));
-    }
-    let (filters, others): (Vec<_>, Vec<_>) =
-        keys.into_iter().partition(|key| key.starts_with("filter."));
+) -> Result<Vec<OsString>, RepositoryError> {
+    let config = found.git_dir.join("config");
+    // All scopes at once, since a condition of an include in one may ask for a setting of another.
+    let mut git = git_command(folder);
+    git.args(["config", "--includes", "--show-scope", "--null", "--list"]);
+    let listed = listed_settings(git, &config, None)?;
+    let all = read_settings(&listed).ok_or_else(|| {
+        RepositoryError::new(&config, "git lists its settings in an unknown form")
+    })?;
+    let of_repository: BTreeSet<&[u8]> = all
+        .iter()
+        .filter(|setting| !setting.is_of_user() && setting.scope != COMMAND_SCOPE)
+        .map(|setting| setting.key)
+        .collect();
     let mut settings = Vec::new();
-    if !filters.is_empty() {
-        let mut users = settings_of(folder, "--system", r"^filter\.");
-        users.extend(settings_of(folder, "--global", r"^filter\."));
-        for key in filters {
-            if key.contains('=') {
-                let why = format!("its setting `{key}` has `=` in its name");
-                return Err(RepositoryError::new(found.git_dir.join("config"), why));
-            }
-            let of_user = users.iter().rev().find(|(name, _)| *name == key);
-            let none = if key.ends_with(".required") { "false" } else { "" };
-            settings.push(format!("{key}={}", of_user.map_or(none, |(_, value)| value)));
+    for &key in of_repository.iter().filter(|key| key.starts_with(b"filter.")) {
+        if key.contains(&b'=') {
+            let key = String::from_utf8_lossy(key);
+            let why = format!("its setting `{key}` has `=` in its name");
+            return Err(RepositoryError::new(config, why));
         }
+        let of_user = all.iter().rev().find(|other| other.is_of_user() && other.key == key);
+        let none: &[u8] = if key.ends_with(b".required") { b"false" } else { b"" };
+        let value = of_user.map_or(none, |setting| setting.value);
+        settings.push(OsString::from_vec([key, b"=", value].concat()));
     }
     // The user's own git-lfs would start these programs, or write there.
-    if others.iter().any(|key| leads_lfs_elsewhere(key)) || has_link_for_lfs(&found.common_dir) {
-        settings.extend(["clean", "smudge", "process"].map(|key| format!("filter.lfs.{key}=")));
-        settings.push("filter.lfs.required=false".to_owned());
+    if of_repository.iter().any(|key| leads_lfs_elsewhere(key))
+        || has_link_for_lfs(&found.common_dir)
+    {
+        for key in ["clean", "smudge", "process"] {
+            settings.push(format!("filter.lfs.{key}=").into());
+        }
+        settings.push("filter.lfs.required=false".into());
     }
     Ok(settings)
 }
 
+/// A setting as git lists it. Its section and last name are in lower case.
+struct Setting<'a> {
+    scope: &'a [u8],
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+impl Setting<'_> {
+    fn is_of_user(&self) -> bool {
+        USER_SCOPES.contains(&self.scope)
+    }
+}
+
+/// Reads what `git config --show-scope --null --list` printed, from the weakest scope to the
+/// strongest. `None` if it has another form.
+fn read_settings(listed: &[u8]) -> Option<Vec<Setting<'_>>> {
+    if listed.is_empty() {
+        return Some(Vec::new());
+    }
+    let mut fields = listed.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+    let mut settings = Vec::new();
+    while let Some(scope) = fields.next() {
+        let pair = fields.next()?;
+        // A key without a value is true.
+        let (key, value) = match pair.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (&pair[..at], &pair[at + 1..]),
+            None => (pair, &b"true"[..]),
+        };
+        settings.push(Setting { scope, key, value });
+    }
+    Some(settings)
+}
+
 /// Whether git-lfs starts a program that this setting names, or writes to its folder.
-fn leads_lfs_elsewhere(key: &str) -> bool {
-    matches!(key, "core.sshcommand" | "core.askpass" | "credential.helper" | "lfs.storage")
+fn leads_lfs_elsewhere(key: &[u8]) -> bool {
+    // git-lfs reads all of a key in lower case.
+    let key = String::from_utf8_lossy(key).to_ascii_lowercase();
+    matches!(&*key, "core.sshcommand" | "core.askpass" | "credential.helper" | "lfs.storage")
         || (key.starts_with("credential.") && key.ends_with(".helper"))
         || key.starts_with("lfs.extension.")
         || key.starts_with("lfs.customtransfer.")
@@ -373,17 +526,105 @@ fn has_link_for_lfs(common_dir: &Path) -> bool {
     }
 }
 
-/// The settings of one scope whose keys match, with their values.
-fn settings_of(folder: &Path, scope: &str, keys: &str) -> Vec<(String, String)> {
-    let mut git = git_command(folder);
-    git.args(["config", scope, "--includes", "--null", "--get-regexp", keys]);
-    // It fails if there is none.
-    let text = text_of(git).unwrap_or_default();
-    let pairs = text.split('\0').filter(|pair| !pair.is_empty());
-    // A key without a value is true.
-    let pair = |pair: &str| match pair.split_once('\n') {
-        Some((key, value)) => (key.to_owned(), value.to_owned()),
-        None => (pair.to_owned(), "true".to_owned()),
-    };
-    pairs.map(pair).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refs_that_a_setting_or_a_list_of_tables_keeps_elsewhere_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let git_dir = top.join(".git");
+        assert!(QuietGit::init(&top, "sha1").status().unwrap().success());
+        let found = FoundRepository { top, git_dir: git_dir.clone(), common_dir: git_dir.clone() };
+        let own = fs::read_to_string(git_dir.join("config")).unwrap();
+        let check = |extensions: &str| {
+            let text = format!("{own}[extensions]\n{extensions}\n");
+            fs::write(git_dir.join("config"), text).unwrap();
+            found.check().map_err(|error| error.to_string())
+        };
+        for kept_inside in ["", "refStorage = files", "refstorage = reftable"] {
+            assert_eq!(check(kept_inside), Ok(()), "{kept_inside}");
+        }
+        for elsewhere in [
+            "refStorage = files:///elsewhere",
+            "RefStorage = \"reftable://../elsewhere\"",
+            "refStorage = files://x\nrefStorage = files",
+            "refStorage",
+        ] {
+            let error = check(elsewhere).unwrap_err();
+            assert!(error.contains("extensions.refStorage"), "{elsewhere}: {error}");
+        }
+        check("").unwrap();
+        fs::create_dir(git_dir.join("reftable")).unwrap();
+        let list = git_dir.join(TABLE_LIST);
+        fs::write(&list, "0x01-0x01-aa.ref\n").unwrap();
+        assert_eq!(check(""), Ok(()));
+        fs::write(&list, "0x01-0x01-aa.ref\n../../elsewhere/reftable/0x02-0x02-bb.ref\n").unwrap();
+        assert!(check("").unwrap_err().contains("it names a table in another folder"));
+        fs::remove_file(&list).unwrap();
+        std::os::unix::fs::symlink("/nowhere", &list).unwrap();
+        assert!(check("").unwrap_err().contains("it is a symbolic link"));
+    }
+
+    #[test]
+    fn a_repository_of_another_user_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        assert!(QuietGit::init(dir.path(), "sha1").status().unwrap().success());
+        let found = FoundRepository::of(&inner).unwrap().unwrap();
+        assert!(found.counts_for(&inner) && QuietGit::containing(&inner).unwrap().is_some());
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files of other users");
+            return;
+        }
+        std::os::unix::fs::chown(dir.path().join(".git"), Some(65534), None).unwrap();
+        assert!(!found.counts_for(&inner));
+        assert!(QuietGit::containing(&inner).unwrap().is_none());
+    }
+
+    #[test]
+    fn filters_are_replaced_whatever_their_names_and_wherever_their_settings_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let git_dir = top.join(".git");
+        assert!(QuietGit::init(&top, "sha1").status().unwrap().success());
+        let own = fs::read(git_dir.join("config")).unwrap();
+        let replaced = |config: &[u8]| {
+            fs::write(git_dir.join("config"), [&own[..], config].concat()).unwrap();
+            QuietGit::containing(&top).map(|git| git.unwrap().settings)
+        };
+        let replacing = |key: &[u8]| OsString::from_vec([key, b"="].concat());
+        let settings = replaced(b"[filter \"a\xff\"]\n clean = x\n clean = y\n").unwrap();
+        assert_eq!(settings, [replacing(b"filter.a\xff.clean")]);
+        // The condition of an include is about all scopes.
+        let scoped = b"[core]\n repositoryFormatVersion = 1\n\
+            [extensions]\n worktreeConfig = true\n\
+            [includeIf \"hasconfig:remote.*.url:https://x.example/**\"]\n path = more\n";
+        fs::write(git_dir.join("more"), "[filter \"x\"]\n process = x\n").unwrap();
+        let url = "[remote \"o\"]\n url = https://x.example/r\n";
+        fs::write(git_dir.join("config.worktree"), url).unwrap();
+        assert_eq!(replaced(scoped).unwrap(), [replacing(b"filter.x.process")]);
+        // More than is read, and what git cannot read.
+        let line = format!("pad = {}\n", "1".repeat(1 << 20));
+        let long = format!("[filter \"x\"]\n clean = x\n{}", line.repeat(65));
+        let error = replaced(long.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("git cannot list its settings"), "{error}");
+    }
+
+    #[test]
+    fn git_is_not_awaited_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(QuietGit::init(dir.path(), "sha1").status().unwrap().success());
+        let git_dir = dir.path().join(".git");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let pipe = git_dir.join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+        let config = fs::read_to_string(git_dir.join("config")).unwrap();
+        fs::write(git_dir.join("config"), format!("{config}[include]\n path = pipe\n")).unwrap();
+        let found = FoundRepository::found_within(dir.path(), Duration::from_millis(300));
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("`git rev-parse`: it did not end within"), "{error}");
+    }
 }

@@ -1,34 +1,29 @@
-//! Runs a loop: one function for each phase. Each ends with [`LoopRunner::enter`], which records the
-//! next phase; a killed loop begins the recorded phase again.
+//! Runs a loop: it starts or resumes one, and goes from phase to phase. Each phase ends with
+//! [`LoopRunner::enter`], which records the next one; a killed loop begins the recorded phase
+//! again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::commit::{check_repository, commit_files};
-use super::config::{LoopConfig, LoopMode, is_allowed};
-use super::documents::{
-    DocumentKind, ReviewerVerdict, Verdict, WorkerResult, write_json, write_text,
-};
+use super::commit::check_repository;
+use super::config::LoopConfig;
+use super::documents::{write_json, write_text};
 use super::error::io_error;
-use super::measure::{MeasureResult, PhaseError};
-use super::prompt::time_text;
-use super::state::{
-    IterationRecord, KeptState, LoopComparison, LoopState, MeasuredTime, Outcome, Phase, Proposal,
-    Stop, StopReason,
-};
+use super::measure::PhaseError;
+use super::state::{IterationRecord, LoopState, Outcome, Phase, Stop, StopReason};
 use super::status::LoopStatus;
-use super::{
-    FOLDER, LOOP_LOCK, LoopError, LoopRow, Loops, ROLE, fresh_nonce, iteration_folder, tree,
-};
-use rgpu_model::comparison::TimeVerdict;
+use super::{FOLDER, LOOP_LOCK, LoopError, LoopRow, Loops, ROLE, iteration_folder, tree};
 use rgpu_model::error::Failure;
 use rgpu_model::fault_point;
 use rgpu_model::number_form::counted;
-use rgpu_run::child_tree::TreeWatch;
+use rgpu_run::child_tree::{TreeWatch, WaitResult};
 use rgpu_run::store::state::StateLock;
+
+/// How long to look for a signal between phases.
+const SIGNAL_WAIT: Duration = Duration::from_millis(1);
 
 /// What a loop needs besides its settings.
 pub struct LoopSetup {
@@ -53,7 +48,7 @@ pub struct LoopRunner {
     pub(super) runs_dir: PathBuf,
     on_line: Box<dyn Fn(&str)>,
     /// The files of each copy, as this process has recorded or checked them.
-    digests: BTreeMap<&'static str, tree::FileDigests>,
+    pub(super) digests: BTreeMap<&'static str, tree::FileDigests>,
     /// Seconds that earlier processes ran, and since when this one does.
     ran: (f64, Instant),
     _lock: StateLock,
@@ -188,6 +183,12 @@ impl LoopRunner {
     pub fn run(mut self) -> Result<LoopStatus, LoopError> {
         self.write_control()?;
         loop {
+            // A phase that starts no program waits for nothing, so it sees no signal.
+            if self.state.phase != Phase::Stopped
+                && self.watch.wait(Some(SIGNAL_WAIT)) == WaitResult::Terminate
+            {
+                return Err(LoopError::Interrupted);
+            }
             let ended = match self.state.phase {
                 Phase::Stopped => break,
                 // The last two phases are part of stopping.
@@ -221,7 +222,7 @@ impl LoopRunner {
     }
 
     /// Records the next phase with the changed state, and writes the files for people.
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         phase: Phase,
         change: impl FnOnce(&mut LoopState),
@@ -229,7 +230,7 @@ impl LoopRunner {
         self.enter_after(phase, None, change)
     }
 
-    fn enter_after(
+    pub(super) fn enter_after(
         &mut self,
         phase: Phase,
         ended: Option<&IterationRecord>,
@@ -273,87 +274,6 @@ impl LoopRunner {
         iteration_folder(&self.folder, self.state.iteration)
     }
 
-    /// The folder of a copy: `start`, `best` or `candidate`.
-    fn copy(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    /// The kernel in a copy.
-    fn kernel_in(&self, name: &str) -> PathBuf {
-        self.copy(name).join(&self.config.kernel_path)
-    }
-
-    /// Records the files of a copy that was just made, and returns the digest of all.
-    fn record_copy(&mut self, name: &'static str) -> Result<String, LoopError> {
-        let digests = tree::file_digests(&self.loops.files, &self.copy(name))?;
-        let digest = tree::digest_of(&digests);
-        self.digests.insert(name, digests);
-        Ok(digest)
-    }
-
-    /// Checks that a copy has the files that were recorded.
-    fn check_copy(&mut self, name: &'static str) -> Result<(), LoopError> {
-        let now = tree::file_digests(&self.loops.files, &self.copy(name))?;
-        let damaged = |file: PathBuf, recorded: String, found: String| LoopError::Damaged {
-            id: self.id.clone(),
-            file,
-            recorded,
-            found,
-        };
-        if let Some(recorded) = self.digests.get(name) {
-            return match tree::first_difference(recorded, &now) {
-                Some((path, recorded, found)) => {
-                    let file = format!("{FOLDER}/{}/{name}/{}", self.id, path.display());
-                    Err(damaged(PathBuf::from(file), recorded, found))
-                }
-                None => Ok(()),
-            };
-        }
-        // An earlier process recorded the digest of all.
-        let kept = |state: &Option<KeptState>| state.as_ref().map(|kept| kept.digest.clone());
-        let recorded = match name {
-            "start" => kept(&self.state.start),
-            "best" => kept(&self.state.best),
-            _ => Some(self.state.proposal.digest.clone()).filter(|digest| !digest.is_empty()),
-        };
-        let found = tree::digest_of(&now);
-        match recorded {
-            Some(recorded) if recorded != found => {
-                let folder = PathBuf::from(format!("{FOLDER}/{}/{name}", self.id));
-                Err(damaged(folder, format!("sha256 {recorded}"), format!("sha256 {found}")))
-            }
-            Some(_) => {
-                self.digests.insert(name, now);
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Checks all copies: what is compared, and with what.
-    pub(super) fn check_copies(&mut self) -> Result<(), LoopError> {
-        ["start", "best", "candidate"].into_iter().try_for_each(|name| self.check_copy(name))
-    }
-
-    /// Checks that a run measured the source that was recorded. `source` and `sha256` are what the run
-    /// says.
-    pub(super) fn check_measured(&self, source: &str, sha256: &str) -> Result<(), LoopError> {
-        let source = self.loops.project.join(source);
-        for (name, digests) in &self.digests {
-            let inner = source.strip_prefix(self.copy(name)).ok();
-            let Some(recorded) = inner.and_then(|inner| digests.get(inner)) else { continue };
-            if !recorded.ends_with(sha256) {
-                return Err(LoopError::Damaged {
-                    id: self.id.clone(),
-                    file: source,
-                    recorded: recorded.clone(),
-                    found: format!("sha256 {sha256} as it was measured"),
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// Tells the user a line, and adds it to `run.log`.
     pub(super) fn tell(&self, text: &str) {
         self.log(text);
@@ -370,16 +290,6 @@ impl LoopRunner {
         } else {
             Ok(())
         }
-    }
-
-    /// Gives the project the files of the best.
-    fn restore(&mut self) -> Result<(), LoopError> {
-        if self.state.best.is_none() {
-            return Ok(());
-        }
-        self.check_copy("best")?;
-        let backup = self.iteration_folder().join("changed");
-        tree::restore(&self.loops.files, &self.copy("best"), &backup)
     }
 
     fn stop_as_asked(&mut self) -> Result<(), LoopError> {
@@ -452,423 +362,5 @@ impl LoopRunner {
             // The next phase sees a request to stop.
             _ => Ok(()),
         }
-    }
-
-    /// Copies, verifies and profiles the start.
-    fn init(&mut self) -> Result<(), PhaseError> {
-        let project = self.loops.project.clone();
-        let scratch = self.iteration_folder();
-        self.loops.files.make_folder(&scratch).map_err(io_error("create", &scratch))?;
-        let start = self.copy("start");
-        tree::copy_project(&self.loops.files, &start, None)?;
-        for name in ["best", "candidate"] {
-            tree::copy(&self.loops.files, &start, &self.copy(name))?;
-            self.record_copy(name)?;
-        }
-        let mut kept = KeptState {
-            iteration: 0,
-            files: format!("{FOLDER}/{}/start", self.id),
-            digest: self.record_copy("start")?,
-            commit: commit_files(&project, &self.id, None, "rgpu loop: start")?,
-            time: None,
-            profile: None,
-            cubins: Vec::new(),
-        };
-        let kernel = self.kernel_in("start");
-        if !kernel.exists() {
-            let why = "the kernel is not among the project's files: does `.gitignore` name it?";
-            return Ok(self.refuse_start(why)?);
-        }
-        if self.config.mode != LoopMode::DryRun {
-            self.tell("verifying the start");
-            if let Err((_, why)) = self.verify(&kernel)? {
-                return Ok(self.refuse_start(&why)?);
-            }
-            let modes = [self.config.profile_mode.clone(), "bench".to_owned()];
-            for mode in modes.iter().filter(|mode| *mode != "none") {
-                self.tell(&format!("profiling the start ({mode})"));
-                match self.profile(&kernel, mode) {
-                    Ok(Ok(profile)) => {
-                        kept.time = kept.time.or(profile.time);
-                        kept.profile = kept.profile.or(Some(profile.file));
-                        kept.cubins = profile.cubins;
-                    }
-                    Ok(Err((_, why))) => return Ok(self.refuse_start(&why)?),
-                    // A host may refuse counters; times alone suffice.
-                    Err(PhaseError::Infra(why)) if mode != "bench" => {
-                        self.tell(&format!("could not profile the start: {why}"));
-                    }
-                    Err(halt) => return Err(halt),
-                }
-                if kept.time.is_some() {
-                    break;
-                }
-            }
-            if let Some(time) = &kept.time {
-                self.tell(&format!("the start takes {}", time_text(time)));
-            }
-        }
-        let best = KeptState { files: format!("{FOLDER}/{}/best", self.id), ..kept.clone() };
-        self.state.start = Some(kept);
-        self.state.best = Some(best);
-        Ok(self.begin_iteration(None)?)
-    }
-
-    fn refuse_start(&mut self, why: &str) -> Result<(), LoopError> {
-        let text = format!("the start is refused: {why}");
-        self.tell(&text);
-        let stop = Stop { reason: StopReason::StartRefused, text };
-        self.enter(Phase::Stopped, |state| state.stop = Some(stop))
-    }
-
-    fn begin_iteration(&mut self, ended: Option<&IterationRecord>) -> Result<(), LoopError> {
-        let iteration = self.state.iteration + 1;
-        let folder = iteration_folder(&self.folder, iteration);
-        self.loops.files.make_folder(&folder).map_err(io_error("create", &folder))?;
-        let nonce = fresh_nonce()?;
-        self.enter_after(Phase::Worker, ended, |state| {
-            state.iteration = iteration;
-            state.nonce = nonce;
-            state.proposal = Proposal::default();
-        })
-    }
-
-    fn run_worker(&mut self) -> Result<(), PhaseError> {
-        let claim = match self.take_answer(DocumentKind::Worker) {
-            Some(claim) => claim,
-            None => {
-                if self.config.mode == LoopMode::Command {
-                    // A killed worker may have left half a change.
-                    self.restore()?;
-                }
-                self.tell(&format!("iteration {}: worker", self.state.iteration));
-                let answer = self.ask(DocumentKind::Worker)?;
-                answer.map_err(|end| {
-                    PhaseError::Infra(format!("the worker wrote no result: {end}"))
-                })?
-            }
-        };
-        self.collect_change(claim)
-    }
-
-    /// Copies what the worker changed, and decides what needs no measurement.
-    fn collect_change(&mut self, claim: WorkerResult) -> Result<(), PhaseError> {
-        // The worker could write them too.
-        for name in ["start", "best"] {
-            self.check_copy(name)?;
-        }
-        let (candidate, best) = (self.copy("candidate"), self.copy("best"));
-        let files = &self.loops.files;
-        tree::copy_project(files, &candidate, Some(&best))?;
-        let changed = tree::changed_files(files, &candidate, &best)?;
-        let patch = tree::patch(files, &best, &candidate, &changed);
-        let path = self.iteration_folder().join("git_diff.patch");
-        write_text(files, &path, patch.as_bytes())?;
-        let allowed = self.config.allowed(&self.loops.project)?;
-        let is_refused = |path: &&PathBuf| {
-            !is_allowed(&allowed, path) || tree::refusal(files, &candidate.join(path)).is_some()
-        };
-        let refused: Vec<String> =
-            changed.iter().filter(is_refused).map(|path| path.display().to_string()).collect();
-        let decision = claim.decision;
-        self.state.proposal = Proposal {
-            digest: self.record_copy("candidate")?,
-            claim: Some(claim),
-            changed,
-            ..Proposal::default()
-        };
-        let (outcome, reason) = if decision == super::documents::Decision::Revert {
-            (Outcome::Withdrawn, "the worker took it back".to_owned())
-        } else if self.state.proposal.changed.is_empty() {
-            (Outcome::Unchanged, "no file was changed".to_owned())
-        } else if !refused.is_empty() {
-            (Outcome::Refused, format!("these files may not be changed: {}", refused.join(", ")))
-        } else {
-            return Ok(self.enter(Phase::Verify, |_| {})?);
-        };
-        Ok(self.decide(outcome, reason, Phase::Reviewer)?)
-    }
-
-    /// Records what becomes of the change.
-    fn decide(&mut self, outcome: Outcome, reason: String, next: Phase) -> Result<(), LoopError> {
-        self.tell(&format!("iteration {}: {}: {reason}", self.state.iteration, outcome.as_str()));
-        self.enter(next, |state| {
-            state.failure = (outcome == Outcome::WorkerFailed).then(|| reason.clone());
-            state.proposal.outcome = Some(outcome);
-            state.proposal.reason = reason;
-        })
-    }
-
-    fn verify_change(&mut self) -> Result<(), PhaseError> {
-        match self.verify(&self.kernel_in("candidate"))? {
-            Ok(run) => Ok(self.enter(Phase::Compare, |state| {
-                state.infra_failures = 0;
-                state.proposal.verification = Some(run);
-            })?),
-            Err((outcome, why)) => Ok(self.decide(outcome, why, Phase::Reviewer)?),
-        }
-    }
-
-    fn compare_with_best(
-        &mut self,
-        name: &str,
-    ) -> Result<MeasureResult<LoopComparison>, PhaseError> {
-        self.compare(&self.kernel_in("best"), &self.kernel_in("candidate"), name)
-    }
-
-    fn compare_change(&mut self) -> Result<(), PhaseError> {
-        let comparison = match self.compare_with_best("compare")? {
-            Ok(comparison) => comparison,
-            Err((outcome, why)) => return Ok(self.decide(outcome, why, Phase::Reviewer)?),
-        };
-        self.state.infra_failures = 0;
-        let outcome = match comparison.verdict {
-            TimeVerdict::Faster => {
-                self.state.proposal.comparison = Some(comparison);
-                return Ok(self.enter(Phase::Confirm, |_| {})?);
-            }
-            TimeVerdict::Slower => Outcome::Slower,
-            TimeVerdict::Same => Outcome::Same,
-            TimeVerdict::Ambiguous => Outcome::Ambiguous,
-        };
-        self.count_target(&[&comparison.base]);
-        let reason = comparison.summary.clone();
-        self.state.proposal.comparison = Some(comparison);
-        Ok(self.decide(outcome, reason, Phase::Reviewer)?)
-    }
-
-    fn confirm_change(&mut self) -> Result<(), PhaseError> {
-        let second = match self.compare_with_best("confirm")? {
-            Ok(comparison) => comparison,
-            Err((outcome, why)) => return Ok(self.decide(outcome, why, Phase::Reviewer)?),
-        };
-        self.state.infra_failures = 0;
-        let is_confirmed = second.verdict == TimeVerdict::Faster;
-        let reason = if is_confirmed {
-            second.summary.clone()
-        } else {
-            format!("the second comparison does not agree: {}", second.summary)
-        };
-        let first = self.state.proposal.comparison.clone();
-        self.state.proposal.confirmation = Some(second.clone());
-        if is_confirmed {
-            // The measurements of earlier states do not count for this one.
-            self.state.target_hits = 0;
-            let first = first.as_ref().map(|first| &first.new);
-            let times: Vec<&MeasuredTime> = first.into_iter().chain([&second.new]).collect();
-            self.count_target(&times);
-            Ok(self.decide(Outcome::Kept, reason, Phase::Profile)?)
-        } else {
-            self.count_target(&[&second.base]);
-            Ok(self.decide(Outcome::NotConfirmed, reason, Phase::Reviewer)?)
-        }
-    }
-
-    /// Counts comparisons in a row in which the best reached the target.
-    fn count_target(&mut self, times: &[&MeasuredTime]) {
-        let Some(threshold) = self.config.target_metric_threshold else { return };
-        let metric = self.config.target_metric_name;
-        for time in times {
-            let value = self.state.metric(metric, time);
-            if value.is_some_and(|value| metric.is_reached(value, threshold)) {
-                self.state.target_hits += 1
-            } else {
-                self.state.target_hits = 0
-            }
-        }
-    }
-
-    /// Profiles the change, for the prompts. Without a profile the loop continues.
-    fn profile_change(&mut self) -> Result<(), PhaseError> {
-        // The comparison has the code that was measured.
-        let run = self.state.proposal.confirmation.as_ref().map(|second| second.run.clone());
-        let mut cubins = run.map(|run| self.cubins(&format!("{run}/b"))).unwrap_or_default();
-        let mut file = None;
-        let mode = self.config.profile_mode.clone();
-        if mode != "none" {
-            match self.profile(&self.kernel_in("candidate"), &mode) {
-                Ok(Ok(profile)) => {
-                    file = Some(profile.file);
-                    if cubins.is_empty() {
-                        cubins = profile.cubins;
-                    }
-                }
-                Ok(Err((_, why))) | Err(PhaseError::Infra(why)) => {
-                    self.tell(&format!("could not profile the change: {why}"));
-                }
-                Err(halt) => return Err(halt),
-            }
-        }
-        Ok(self.enter(Phase::Reviewer, |state| {
-            state.proposal.profile = file;
-            state.proposal.cubins = cubins;
-        })?)
-    }
-
-    fn run_reviewer(&mut self) -> Result<(), PhaseError> {
-        if self.config.mode == LoopMode::Command && self.config.reviewer_command.is_none() {
-            return Ok(self.enter(Phase::Apply, |_| {})?);
-        }
-        // The worker knew its own nonce, so the reviewer gets another one.
-        if self.state.proposal.claim.as_ref().is_some_and(|claim| claim.nonce == self.state.nonce) {
-            let nonce = fresh_nonce()?;
-            return Ok(self.enter(Phase::Reviewer, |state| state.nonce = nonce)?);
-        }
-        let verdict: Option<ReviewerVerdict> = match self.take_answer(DocumentKind::Reviewer) {
-            Some(verdict) => Some(verdict),
-            None => match self.ask(DocumentKind::Reviewer)? {
-                Ok(verdict) => Some(verdict),
-                Err(end) => {
-                    self.tell(&format!("the reviewer wrote no verdict: {end}"));
-                    None
-                }
-            },
-        };
-        Ok(self.enter(Phase::Apply, |state| {
-            let Some(verdict) = verdict else { return };
-            if verdict.requires_revert && state.proposal.outcome == Some(Outcome::Kept) {
-                state.proposal.outcome = Some(Outcome::RevertedByReviewer);
-                state.proposal.reason = verdict.reason.clone();
-                // They were those of the change.
-                state.target_hits = 0;
-            }
-            state.next_change_hint = verdict.next_change_hint.clone();
-            state.proposal.verdict = Some(verdict);
-        })?)
-    }
-
-    /// Keeps the change or takes it back, and begins the next iteration or the end.
-    fn apply(&mut self) -> Result<(), LoopError> {
-        let proposal = self.state.proposal.clone();
-        let outcome = proposal.outcome.unwrap_or(Outcome::NotMeasured);
-        if outcome == Outcome::Kept {
-            self.check_copy("candidate")?;
-            tree::copy(&self.loops.files, &self.copy("candidate"), &self.copy("best"))?;
-            self.record_copy("best")?;
-            fault_point::kill_if_named("loop kept");
-        }
-        self.restore()?;
-        fault_point::kill_if_named("loop restored");
-        let record = IterationRecord {
-            iteration: self.state.iteration,
-            outcome,
-            reason: proposal.reason.clone(),
-            changed: proposal.changed,
-            claim: proposal.claim,
-            comparison: proposal.comparison,
-            confirmation: proposal.confirmation,
-            verdict: proposal.verdict,
-        };
-        self.write_metrics(&record)?;
-        match outcome {
-            Outcome::Kept => {
-                let parent = self.state.best.as_ref().and_then(|best| best.commit.clone());
-                let message =
-                    format!("rgpu loop: iteration {}\n\n{}", record.iteration, record.reason);
-                self.state.best = Some(KeptState {
-                    iteration: record.iteration,
-                    files: format!("{FOLDER}/{}/best", self.id),
-                    digest: proposal.digest,
-                    commit: commit_files(
-                        &self.loops.project,
-                        &self.id,
-                        parent.as_deref(),
-                        &message,
-                    )?,
-                    time: record.confirmation.as_ref().map(|second| second.new.clone()),
-                    profile: proposal.profile,
-                    cubins: proposal.cubins,
-                });
-                self.state.kept += 1;
-                self.state.no_progress = 0;
-            }
-            _ => self.state.no_progress += 1,
-        }
-        if !matches!(outcome, Outcome::WorkerFailed | Outcome::NotMeasured) {
-            self.state.infra_failures = 0;
-        }
-        match self.reason_to_stop(&record) {
-            Some(stop) => {
-                self.tell(&format!("stopping: {}", stop.text));
-                self.enter_after(Phase::Final, Some(&record), |state| state.stop = Some(stop))
-            }
-            None => {
-                // The next phase sees a request to stop.
-                if outcome == Outcome::WorkerFailed
-                    && let Err(PhaseError::Error(error)) =
-                        self.pause(self.config.infra_retry_delay.duration())
-                {
-                    return Err(error);
-                }
-                self.begin_iteration(Some(&record))
-            }
-        }
-    }
-
-    /// `metrics_snapshot.json`: the worker's claim beside rgpu's own numbers.
-    fn write_metrics(&self, record: &IterationRecord) -> Result<(), LoopError> {
-        let snapshot = json!({
-            "iteration": record.iteration,
-            "outcome": record.outcome,
-            "claimed": record.claim.as_ref().map(|claim| {
-                json!({"metric_name": claim.metric_name, "metric_value": claim.metric_value})
-            }),
-            "measured": {"comparison": record.comparison, "confirmation": record.confirmation},
-            "best_before": self.state.best.as_ref().and_then(|best| best.time.as_ref()),
-        });
-        let path = self.iteration_folder().join("metrics_snapshot.json");
-        write_json(&self.loops.files, &path, &snapshot)
-    }
-
-    fn reason_to_stop(&self, record: &IterationRecord) -> Option<Stop> {
-        let (config, state) = (&self.config, &self.state);
-        let verdict = record.verdict.as_ref().filter(|it| it.verdict != Verdict::Continue);
-        let (reason, text) = if state.target_hits >= config.target_confirmations {
-            let times = state.target_hits;
-            (
-                StopReason::TargetReached,
-                format!("the target is reached in {}", counted(times, "comparison", "comparisons")),
-            )
-        } else if let Some(verdict) = verdict {
-            (StopReason::Reviewer, format!("the reviewer: {}", verdict.reason))
-        } else if state.infra_failures >= config.max_infra_failures {
-            let failures = counted(state.infra_failures, "failure", "failures");
-            let text = format!("{failures}: {}", record.reason);
-            (StopReason::InfraFailures, text)
-        } else if state.iteration >= config.max_iterations {
-            (StopReason::MaxIterations, counted(state.iteration, "iteration", "iterations"))
-        } else if state.no_progress >= config.max_no_progress {
-            let text = match state.no_progress {
-                1 => "an iteration improved nothing".to_owned(),
-                several => format!("{several} iterations in a row improved nothing"),
-            };
-            (StopReason::NoProgress, text)
-        } else {
-            return None;
-        };
-        Some(Stop { reason, text })
-    }
-
-    /// Compares the best with the start, measured again.
-    fn compare_with_start(&mut self) -> Result<(), PhaseError> {
-        let requests = self.loops.stop_requests(self.number)?;
-        let is_lost =
-            self.state.stop.as_ref().is_some_and(|stop| stop.reason == StopReason::InfraFailures);
-        if self.state.kept == 0 || is_lost || requests > 1 {
-            return Ok(self.enter(Phase::Stopped, |_| {})?);
-        }
-        self.tell("comparing the best with the start");
-        let measured = self.compare(&self.kernel_in("start"), &self.kernel_in("best"), "final")?;
-        let comparison = match measured {
-            Ok(comparison) => {
-                self.tell(&comparison.summary);
-                Some(comparison)
-            }
-            Err((_, why)) => {
-                self.tell(&format!("the best cannot be compared with the start: {why}"));
-                None
-            }
-        };
-        Ok(self.enter(Phase::Stopped, |state| state.final_comparison = comparison)?)
     }
 }

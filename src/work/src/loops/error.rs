@@ -3,9 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rgpu_model::error::{Exit, Failure};
+use rgpu_model::error::{Exit, Failure, no_such_file};
 use rgpu_run::store::RepositoryError;
 use rgpu_run::store::state::StateError;
+
+/// The beginning of [`LoopError::Config`]'s reason for a file that is no TOML.
+pub(super) const NOT_TOML: &str = "not TOML";
 
 /// Why a command of `rgpu loop` failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +37,9 @@ pub enum LoopError {
         /// What is wrong, with the key's name.
         why: String,
     },
+    /// There is no loop.toml of this name.
+    #[error("there is no file `{}`", .0.display())]
+    NoFile(PathBuf),
     /// The project has no such loop.
     #[error("there is no loop{} in this project", .0.as_ref().map(|id| format!(" `{id}`")).unwrap_or_default())]
     NoLoop(Option<String>),
@@ -98,14 +104,21 @@ impl From<LoopError> for Failure {
             LoopError::State(error) => error.into(),
             LoopError::Repository(error) => error.into(),
             LoopError::Io { ref source, .. } => failure(Exit::Disk, "disk").cause(source),
-            LoopError::Config { ref file, line, .. } => {
-                let failure = failure(Exit::Config, "loop_config")
-                    .hint("`rgpu help loop` lists the keys; on the command line: KEY=VALUE");
+            LoopError::Config { ref file, line, ref why } => {
+                let failure = failure(Exit::Config, "loop_config");
+                // The keys say nothing of a mistake in TOML.
+                let failure = if why.starts_with(NOT_TOML) {
+                    failure
+                } else {
+                    failure.hint("`rgpu help loop` lists the keys; on the command line: KEY=VALUE")
+                };
                 match line {
                     Some(line) => failure.file(format!("{}:{line}", file.display())),
                     None => failure,
                 }
             }
+            LoopError::NoFile(ref file) => no_such_file(file.display())
+                .hint("`rgpu help loop` shows a loop.toml, and lists its keys"),
             LoopError::Ambiguous { .. } => {
                 failure(Exit::Usage, "ambiguous_loop").hint("type more of the id")
             }

@@ -18,7 +18,7 @@ use super::state::{LoopComparison, MeasuredTime, Outcome, Phase};
 use super::{LoopError, status};
 use rgpu_model::beneath::Folder;
 use rgpu_model::comparison::CaseChange;
-use rgpu_model::error::{ErrorDocument, Exit, Failure};
+use rgpu_model::error::{ErrorDocument, Exit, Failure, NO_SUCH_FILE};
 use rgpu_model::fault_point;
 use rgpu_model::profile::CheckVerdict;
 use rgpu_model::suite::NO_GPU;
@@ -443,8 +443,9 @@ impl LoopRunner {
 /// The output of a child, or a sentence on the kernel's fault. Other failures are mistakes of the
 /// user or failures of the infrastructure.
 ///
-/// `is_start`: what is measured is the start. Its failures with [`Exit::Config`] are mistakes of the
-/// user, and those of a change are the change's, because the start could be measured.
+/// `is_start`: what is measured is the start. Its failures with [`Exit::Config`], and a missing file,
+/// are mistakes of the user, and those of a change are the change's, because the start could be
+/// measured.
 fn read_document<T: DeserializeOwned>(
     is_start: bool,
     code: i32,
@@ -461,13 +462,13 @@ fn read_document<T: DeserializeOwned>(
     let is = |exit: Exit| code == exit as u8 as i32;
     match failure {
         Ok(failure)
-            if is(Exit::Usage)
+            if (is(Exit::Usage) && (is_start || failure.code != NO_SUCH_FILE))
                 || failure.code == NO_GPU
                 || (is(Exit::Config) && (is_start || failure.code.contains("remote"))) =>
         {
             Err(PhaseError::Permanent(Box::new(failure)))
         }
-        Ok(failure) if is(Exit::Kernel) || is(Exit::Config) => {
+        Ok(failure) if is(Exit::Kernel) || is(Exit::Config) || is(Exit::Usage) => {
             let cause = failure.cause.as_deref().and_then(|cause| cause.lines().next());
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
             Ok(Err((Outcome::Wrong, format!("{}{cause}", failure.what))))
@@ -552,7 +553,11 @@ mod tests {
         };
         let read =
             |exit: Exit, bytes: &[u8]| read_document::<Profile>(false, exit as u8 as i32, bytes);
-        for (exit, code) in [(Exit::Kernel, "does_not_compile"), (Exit::Config, "missing_source")] {
+        for (exit, code) in [
+            (Exit::Kernel, "does_not_compile"),
+            (Exit::Config, "missing_source"),
+            (Exit::Usage, NO_SUCH_FILE),
+        ] {
             let (outcome, words) = read(exit, &document(exit, code)).unwrap().unwrap_err();
             assert_eq!((outcome, words.as_str()), (Outcome::Wrong, "what: why"));
         }
@@ -562,6 +567,11 @@ mod tests {
             read(Exit::Usage, &document(Exit::Usage, "bad_problem_sizes")),
             read(Exit::Host, &document(Exit::Host, "no_gpu")),
             read_document::<Profile>(true, Exit::Config as i32, &start),
+            read_document::<Profile>(
+                true,
+                Exit::Usage as i32,
+                &document(Exit::Usage, NO_SUCH_FILE),
+            ),
         ];
         for halt in halts {
             assert!(matches!(halt, Err(PhaseError::Permanent(_))), "{halt:?}");

@@ -242,6 +242,11 @@ fn prepare(
         mode => {
             let tree = folder.join(format!("{}.tree", call.attempt));
             let base = work.settings.base.as_ref();
+            if let Some((top, _)) = base
+                && is_of_agent
+            {
+                snapshot::check_repository(top, &queue.project)?;
+            }
             snapshot::lay_out(mode, (queue.db.files(), folder), base, &tree)?;
             tree.join(&work.settings.inner)
         }

@@ -64,7 +64,7 @@ const NEW_FILE_MODE: u32 = 0o600;
 
 /// A snapshot that no entry has yet. Dropping it removes it.
 pub(super) struct TakenSnapshot {
-    folder: TempDir,
+    folder: NewFolder,
     /// The repository and the commit, if there is one.
     pub(super) base: Option<(PathBuf, String)>,
     /// The command's folder inside the snapshot.
@@ -78,6 +78,43 @@ impl TakenSnapshot {
     }
 }
 
+/// A new folder, reached from the descriptor of the one above it. Dropping it removes it.
+struct NewFolder {
+    above: Folder,
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl NewFolder {
+    /// Makes a folder with a random name.
+    fn below(above: Folder, prefix: &str) -> io::Result<Self> {
+        let make = |path: &Path| above.new_private_folder(path);
+        let made = tempfile::Builder::new().prefix(prefix).make_in(above.path(), make)?;
+        // It would be removed as a file.
+        let (_, path) = made.keep().map_err(|e| e.error)?;
+        Ok(Self { above, path, is_kept: false })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns its path, and removes it no more.
+    fn keep(mut self) -> PathBuf {
+        self.is_kept = true;
+        self.path.clone()
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // What cannot be removed does no harm.
+            let _ = self.above.remove_folder(&self.path);
+        }
+    }
+}
+
 /// Takes the snapshot that an entry asks for, in a temporary folder below `queue` of the state
 /// folder.
 pub(super) fn take(new: &NewEntry, files: &Folder) -> Result<Option<TakenSnapshot>, QueueError> {
@@ -85,9 +122,8 @@ pub(super) fn take(new: &NewEntry, files: &Folder) -> Result<Option<TakenSnapsho
         return Ok(None);
     }
     let queue = &files.path().join("queue");
-    files.make_private_folder(queue).map_err(io_error("create", queue))?;
-    let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(queue);
-    let folder = folder.map_err(io_error("create", queue))?;
+    let above = files.make_private_folder(queue).map_err(io_error("create", queue))?;
+    let folder = NewFolder::below(above, ".adding-").map_err(io_error("create", queue))?;
     let top = repository(&new.cwd)?;
     let (root, base) = match (new.snapshot, top) {
         (SnapshotMode::Patch, Some(top)) => {
@@ -130,6 +166,12 @@ pub(super) fn lay_out(
     base: Option<&(PathBuf, String)>,
     tree: &Path,
 ) -> Result<(), QueueError> {
+    if let Some((top, commit)) = base
+        && !is_commit(commit)
+    {
+        // git would take another word for a flag.
+        return Err(refused(top, format!("`{commit}` is no commit's hash")));
+    }
     // New, so that nothing in it can lead elsewhere.
     let tree = files.new_private_folder(tree).map_err(io_error("create", tree))?;
     match (mode, base) {
@@ -149,6 +191,25 @@ pub(super) fn lay_out(
             Ok(())
         }
     }
+}
+
+/// Checks that an entry's repository is the project's, or one below the project: the state database
+/// names it, and that is a file of the project.
+///
+/// # Errors
+/// It is another one, or cannot be told.
+pub(super) fn check_repository(top: &Path, project: &Path) -> Result<(), QueueError> {
+    let real = |path: &Path| path.canonicalize().map_err(io_error("find", path));
+    let (real_top, real_project) = (real(top)?, real(project)?);
+    if real_top.starts_with(&real_project) || repository(project)?.as_ref() == Some(&real_top) {
+        return Ok(());
+    }
+    Err(refused(top, "it is not the project's repository"))
+}
+
+/// Whether a text is the hash of a commit.
+fn is_commit(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn refused(folder: &Path, why: impl Into<String>) -> QueueError {
@@ -368,5 +429,69 @@ fn copy_one(from: &Folder, path: &Path, to: &Folder) -> io::Result<()> {
         }
         // Pipes, sockets and devices are no code.
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_is_a_commit_of_the_projects_repository() {
+        assert!(is_commit(&"0a".repeat(20)) && is_commit(&"0a".repeat(32)));
+        let long = "0".repeat(41);
+        for other in ["HEAD", "--index-output=/home/x", "", "0a0a0a0a", &long, &"g".repeat(40)] {
+            assert!(!is_commit(other), "{other}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let above = dir.path().canonicalize().unwrap();
+        let [project, other] = ["project", "other"].map(|name| above.join(name));
+        let inner = project.join("inner");
+        for folder in [&inner, &other] {
+            std::fs::create_dir_all(folder).unwrap();
+            assert!(QuietGit::init(folder, "sha1").status().unwrap().success());
+        }
+        check_repository(&inner, &project).unwrap();
+        let refused = |top: &Path| check_repository(top, &project).unwrap_err().to_string();
+        assert!(refused(&other).contains("it is not the project's repository"));
+        assert!(refused(&above).contains("it is not the project's repository"));
+        // The project may be a folder of a repository.
+        assert!(QuietGit::init(&above, "sha1").status().unwrap().success());
+        check_repository(&above, &project).unwrap();
+        assert!(refused(&other).contains("it is not the project's repository"));
+    }
+
+    #[test]
+    fn a_new_folder_is_removed_unless_it_is_kept_and_follows_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Folder::open(dir.path()).unwrap();
+        let queue = dir.path().join("queue");
+        let made = NewFolder::below(files.make_folder(&queue).unwrap(), ".adding-").unwrap();
+        let path = made.path().to_owned();
+        assert!(path.is_dir() && path.starts_with(&queue));
+        std::fs::write(path.join("x"), "x").unwrap();
+        drop(made);
+        assert!(!path.exists());
+        let kept = NewFolder::below(files.folder(&queue).unwrap(), ".adding-").unwrap().keep();
+        assert!(kept.is_dir());
+        // Where the folder above has been exchanged meanwhile, nothing is made.
+        let (above, other) = (files.folder(&queue).unwrap(), dir.path().join("other"));
+        std::fs::rename(&queue, dir.path().join("aside")).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, &queue).unwrap();
+        drop(NewFolder::below(above, ".adding-"));
+        assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_word_that_is_no_commit_is_not_given_to_git() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Folder::open(dir.path()).unwrap();
+        let written = dir.path().join("written");
+        let base = (dir.path().to_owned(), format!("--index-output={}", written.display()));
+        let tree = dir.path().join("tree");
+        let laid = lay_out(SnapshotMode::Patch, (&files, dir.path()), Some(&base), &tree);
+        assert!(laid.unwrap_err().to_string().contains("is no commit's hash"));
+        assert!(!written.exists() && !tree.exists());
     }
 }

@@ -1,6 +1,6 @@
 //! A case of a suite: a target with one value for each of its axes.
 
-use super::file::SuiteFile;
+use super::file::{MOST_CASES, SuiteFile};
 use super::matrix::AxisKind;
 use super::target::{Settings, TargetKind, TargetSpec};
 use rgpu_model::error::{Exit, Failure, Result};
@@ -74,6 +74,11 @@ impl SuiteCase {
         let mut cases = Vec::new();
         for target in &file.targets {
             cases.extend(Self::of_target(file, target)?);
+            if cases.len() as u64 > MOST_CASES {
+                let what = format!("the targets have more than {MOST_CASES} cases together");
+                return Err(Failure::new(Exit::Config, "too_many_cases", what)
+                    .hint("split the file, or leave values out"));
+            }
         }
         Ok(cases)
     }

@@ -12,7 +12,7 @@ use super::matches;
 use super::matrix::{Axis, AxisKind, Matrix, sweep_values};
 use super::target::{Settings, SizeGrowth, TargetKind, TargetSpec};
 use rgpu_model::duration::parse_duration;
-use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result, no_such_file};
 use rgpu_model::suite::Level;
 use rgpu_plan::kernel::document::{Item, Origin, Table};
 use rgpu_plan::kernel::{
@@ -28,6 +28,9 @@ const KERNELS: &str = "kernels";
 
 /// The maximum number of cases of a target, unless the file has another, and of a sweep.
 pub const MAX_CASES: usize = 200;
+
+/// The largest limit that a file may set: each case takes memory before it runs.
+pub(super) const MOST_CASES: u64 = 10_000;
 
 const KEYS: &[&str] = &["defaults", "target", "generated"];
 const DEFAULTS: &[&str] = &[
@@ -110,10 +113,11 @@ impl SuiteFile {
             &file,
             rgpu_model::regular_file::MAX_TOML_BYTES,
         )
-        .map_err(|e| {
-            Failure::new(Exit::Config, "missing_bench_toml", "the suite cannot be read")
+        .map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => no_such_file(file.display()),
+            _ => Failure::new(Exit::Config, "missing_bench_toml", "the suite cannot be read")
                 .file(file.display())
-                .cause(e)
+                .cause(e),
         })?;
         Self::read(&file, &text)
     }
@@ -188,7 +192,7 @@ fn parse(file: &Path, text: &str) -> Result<SuiteFile, KernelError> {
     if let Some(table) = &default_table {
         defaults = settings(table)?;
         if let Some(item) = table.optional("max_cases") {
-            max_cases = count(&item, 1, 1_000_000)? as usize;
+            max_cases = count(&item, 1, MOST_CASES)? as usize;
         }
     }
     let generated = texts(top.optional("generated"), |_, _| Ok(()))?;

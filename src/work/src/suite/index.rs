@@ -148,6 +148,7 @@ fn names_of(case: &str) -> &'static str {
     } else {
         // A case with axes is `target[axes]`, and one of several remotes `case@remote`; `\` is the
         // character after `[`, and `A` that after `@`.
+
         r"(case_name = ?1 OR case_name > ?1 || '[' AND case_name < ?1 || '\'
                OR case_name > ?1 || '@' AND case_name < ?1 || 'A')"
     }

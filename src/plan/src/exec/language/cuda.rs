@@ -7,6 +7,7 @@ use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
 use crate::tool::{BundleFile, Program, WheelNvcc, compile_once, compiler_rows};
 use rgpu_model::RungId;
+use rgpu_model::error::shell_word;
 
 /// Path of the compiled program in the job's folder.
 const PROGRAM_PATH: &str = "build/program";
@@ -51,11 +52,14 @@ impl Language for Cuda {
             (Some(nvcc), _) => (RungId::BuildNvcc, vec![Arg::text(nvcc)]),
             (None, Some(wheels)) => (RungId::BuildWheels, wheels.argv.clone()),
             (None, None) => {
+                let remote = facts.map_or("NAME", |facts| &facts.remote);
+                let is_here = remote == "local";
+                let compiled_here =
+                    if is_here { String::new() } else { compile_here_hint(snippet, remote) };
                 return Err(ExecError::NoCompiler {
                     problem: format!("the host has no nvcc to compile `{}`", snippet.name),
                     hint: format!(
-                        "a program with a `main` needs nvcc: `rgpu build --kernel vecadd --remote {} --yes` fetches it there once (it needs g++ and python3 with venv); or install the CUDA toolkit, or name its `bin` in the remote's `path`",
-                        facts.map_or("NAME", |facts| &facts.remote)
+                        "a program with a `main` needs nvcc: `rgpu build --kernel vecadd --remote {remote} --yes` fetches it there once (it needs g++ and python3 with venv); or install the CUDA toolkit, or name its `bin` in the remote's `path`{compiled_here}"
                     ),
                 });
             }
@@ -92,6 +96,7 @@ impl Language for Cuda {
             needs: Vec::new(),
             on_failure: OnFailure::Stop,
             timeout_s: tools.timeout_s,
+            max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
             stdin: Default::default(),
             rungs: vec![Rung {
                 id: rung.to_string(),
@@ -123,6 +128,16 @@ impl Language for Cuda {
             ..Program::default()
         })
     }
+}
+
+/// How to compile the file on this machine and run the program on a host without nvcc.
+fn compile_here_hint(snippet: &Snippet, remote: &str) -> String {
+    let file = snippet.typed_argument();
+    let (remote, program) = (shell_word(remote), shell_word(snippet.stem()));
+    let start = shell_word(format_args!("./{}", snippet.stem()));
+    format!(
+        "; or compile it on this machine and send the program: `nvcc -o {program} {file} && rgpu exec --remote {remote} --mount {program} -- {start}`"
+    )
 }
 
 /// Whether a `main` is defined: the word followed by a parenthesis, not in a line comment. The
@@ -164,7 +179,8 @@ mod tests {
             may_fetch_nvcc: false,
         };
         let refused = Cuda.program(&snippet, &tools).unwrap_err();
-        assert!(matches!(refused, ExecError::NoCompiler { .. }), "{refused:?}");
+        let ExecError::NoCompiler { hint, .. } = refused else { panic!("{refused:?}") };
+        assert!(hint.ends_with("`nvcc -o a FILE && rgpu exec --remote box --mount a -- ./a`"));
         tools.may_fetch_nvcc = true;
         let program = Cuda.program(&snippet, &tools).unwrap();
         let steps: Vec<_> =

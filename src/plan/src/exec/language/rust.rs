@@ -112,6 +112,7 @@ fn add_host_build(
         needs: Vec::new(),
         on_failure: OnFailure::Stop,
         timeout_s: tools.timeout_s,
+        max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
         stdin: Default::default(),
         rungs: vec![Rung {
             id: RungId::BuildCargo.to_string(),

@@ -4,6 +4,7 @@ use rgpu_protocol::probe::GpuFacts;
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::PlanError;
+use super::facts::is_assumed;
 use super::request::{Request, Target};
 
 /// The architecture if there is no GPU, no `--arch` and none in kernel.toml.
@@ -21,7 +22,9 @@ pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanE
     if let Some(requested) = &request.arch {
         return match gpu {
             Some(gpu)
-                if request.part == super::request::PlanPart::Whole && !runs(requested, gpu.sm) =>
+                if request.part == super::request::PlanPart::Whole
+                    && !runs(requested, gpu.sm)
+                    && !is_assumed(facts) =>
             {
                 Err(PlanError::Arch { requested: requested.clone(), gpu: native(gpu.sm) })
             }
@@ -35,7 +38,9 @@ pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanE
             // The most specific one that runs on the GPU.
             let mut fitting: Vec<&String> = spec.arch.iter().filter(|a| runs(a, gpu.sm)).collect();
             fitting.sort_by_key(|arch| (parse(arch), arch.len()));
-            fitting.last().map(|arch| (*arch).clone()).ok_or_else(|| PlanError::Arch {
+            // A made-up GPU stands for one that the kernel runs on.
+            let fitting = fitting.pop().or(spec.arch.first().filter(|_| is_assumed(facts)));
+            fitting.cloned().ok_or_else(|| PlanError::Arch {
                 requested: spec.arch.join("`, `"),
                 gpu: native(gpu.sm),
             })

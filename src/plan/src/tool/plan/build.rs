@@ -177,6 +177,7 @@ pub(super) fn step(
         needs: Vec::new(),
         on_failure: OnFailure::Stop,
         timeout_s,
+        max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
         stdin: Default::default(),
         rungs,
     })
@@ -293,6 +294,7 @@ pub(super) fn reference_step(
         needs: Vec::new(),
         on_failure,
         timeout_s,
+        max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
         stdin: Default::default(),
         rungs: vec![rung],
     })

@@ -220,6 +220,7 @@ impl DslBuild {
             needs: vec![PythonEnv::STEP.to_owned()],
             on_failure: OnFailure::Stop,
             timeout_s: self.timeout_s,
+            max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
             stdin: Default::default(),
             rungs: vec![rung],
         }

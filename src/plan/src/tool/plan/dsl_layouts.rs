@@ -161,6 +161,7 @@ fn step(python: Arg, report: &str, timeout_s: u64) -> Step {
         needs: Vec::new(),
         on_failure: OnFailure::Stop,
         timeout_s,
+        max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
         stdin: Default::default(),
         rungs: vec![rung],
     }

@@ -190,6 +190,7 @@ impl HostTool {
             needs: Vec::new(),
             on_failure: OnFailure::Stop,
             timeout_s: TIMEOUT_S,
+            max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
             stdin: Default::default(),
             rungs: vec![rung],
         };

@@ -6,7 +6,7 @@ use rgpu_case::{Case, ClockPolicy, Reference, RunnerInput, TimingPlan};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success,
 };
-use rgpu_protocol::{HostFacts, RungRecord};
+use rgpu_protocol::{GpuChoice, HostFacts, RungRecord};
 
 use super::draft::{BundleFile, Draft, DraftInfo, ExpectedReport, PlanError};
 use super::harness::{self, JobRunner};
@@ -49,6 +49,10 @@ impl<'a> Planner<'a> {
         binaries: &'a HostBinaries,
         gpu: bool,
     ) -> Self {
+        let mut info = DraftInfo::default();
+        if request.gpu != GpuChoice::Any && facts.gpus.is_empty() {
+            info.notes.push("`--gpu` has no effect: the host has no GPU".to_owned());
+        }
         Self {
             request,
             facts,
@@ -57,7 +61,7 @@ impl<'a> Planner<'a> {
             jobs: JobRunner::new(request, facts),
             steps: Vec::new(),
             files: Vec::new(),
-            info: DraftInfo::default(),
+            info,
         }
     }
 
@@ -347,6 +351,7 @@ impl<'a> Planner<'a> {
             needs: Vec::new(),
             on_failure: OnFailure::Stop,
             timeout_s: self.request.timeout_s,
+            max_output_bytes: None,
             stdin: Default::default(),
             rungs,
         });

@@ -166,6 +166,7 @@ impl PythonEnv {
             needs: Vec::new(),
             on_failure: OnFailure::Stop,
             timeout_s,
+            max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
             stdin: Default::default(),
             rungs: vec![Rung {
                 id: Self::STEP.to_owned(),

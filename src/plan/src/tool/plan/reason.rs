@@ -71,6 +71,12 @@ pub static REASONS: &[Reason] = &[
         "the program hung: it printed nothing for the time of `--stall`",
         "`raw/stall.txt` in the run folder has the stacks",
     ),
+    row(
+        "too_much_output",
+        Side::Tool,
+        "it printed more than a compiler or installer may, and was stopped",
+        "its log has the beginning; look at what stands on the host under the tool's name",
+    ),
     row("no_file", Side::Tool, "it left no result", "its log has the details"),
     row(
         "unfinished",

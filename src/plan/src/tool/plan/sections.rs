@@ -86,7 +86,10 @@ pub(crate) fn set_named(name: &str) -> Result<&'static SectionSet, PlanError> {
     SETS.iter().find(|set| set.name == name).ok_or_else(|| PlanError::Option {
         flag: "--set",
         value: name.to_owned(),
-        problem: "no such set".to_owned(),
+        problem: format!(
+            "no such set; there are {}",
+            SETS.iter().map(|set| set.name).collect::<Vec<_>>().join(", ")
+        ),
         near: nearest(name, SETS.iter().map(|set| set.name)).iter().map(|n| (*n).into()).collect(),
     })
 }

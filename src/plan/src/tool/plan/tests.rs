@@ -287,6 +287,27 @@ fn the_check_of_results_may_have_a_time_limit_of_its_own() {
 }
 
 #[test]
+fn compilers_have_a_limit_of_output_and_the_kernels_own_steps_have_none() {
+    let steps = planned(&request(ProfileMode::Bench, "vecadd"), &host("h200")).plan.steps;
+    assert!(steps.iter().any(|step| step.id == "build"));
+    for step in &steps {
+        let is_compiler = ["build", "reference"].contains(&step.id.as_str());
+        assert_eq!(step.max_output_bytes.is_some(), is_compiler, "{}", step.id);
+    }
+}
+
+#[test]
+fn a_word_with_a_line_break_stays_in_the_comment_of_its_rung() {
+    let mut draft = planned(&request(ProfileMode::Ncu, "vecadd"), &host("h200"));
+    let step = draft.plan.steps.iter_mut().find(|step| step.rungs.len() > 1).unwrap();
+    let word = "a\ntouch x\n#".to_owned();
+    step.rungs[1].argv.push(rgpu_protocol::plan::Arg::Text(word));
+    let commands = crate::bundle::commands(&draft.plan);
+    assert!(commands.contains("\n# touch x\n"), "{commands}");
+    assert!(!commands.contains("\ntouch x"), "{commands}");
+}
+
+#[test]
 fn timed_calls_are_given_the_reference_where_it_is_on_the_gpu() {
     for (kernel, case) in [("wagmiv67", "case.json"), ("host-entry", "case-plain.json")] {
         let draft = planned(&request(ProfileMode::Bench, kernel), &host("h200"));

@@ -34,7 +34,8 @@ pub static CUTE: Wheels = Wheels {
     list: include_str!("wheels/cute.txt"),
 };
 
-pub(crate) static TRITON: Wheels = Wheels {
+/// The wheels of Triton.
+pub static TRITON: Wheels = Wheels {
     title: "Triton 3.6.0",
     megabytes: 190,
     unpacked_megabytes: None,

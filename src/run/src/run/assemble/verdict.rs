@@ -2,15 +2,15 @@
 //! the checked results.
 
 use rgpu_case::ErrorClass;
-use rgpu_protocol::{Outcome, RungRecord};
+use rgpu_protocol::{Outcome, RungRecord, Step};
 
 use super::{ProfileBuilder, is_pass_step};
 use crate::run::build::with_instances_to_write;
 use crate::run::job::{JobResult, cancelled};
 use crate::run::outcome;
-use crate::store::RunFolder;
+use crate::store::{RunFolder, live};
 use rgpu_import::case_report::RunnerFailure;
-use rgpu_model::error::{Exit, Failure, Side};
+use rgpu_model::error::{Exit, Failure};
 use rgpu_model::profile::CaseResult;
 use rgpu_model::profile::{ArtifactKind, CheckVerdict};
 use rgpu_model::sanitizer::SanitizerVerdict;
@@ -20,6 +20,9 @@ use rgpu_remote::Remote;
 
 /// In the error that the runner writes before each phase, in case that its process ends there.
 const WITHOUT_MESSAGE: &str = "without a message";
+
+/// The end of a compiler's log that is read for a failure. A line may be as long as the log.
+const MAX_COMPILER_MESSAGE_BYTES: u64 = 64 << 10;
 
 impl ProfileBuilder {
     /// The failure of the last job's pass step, if no pass measured anything. For runs with several
@@ -61,14 +64,16 @@ impl ProfileBuilder {
             Some(Outcome::Failed { code, .. }) if code == "timeout" => {
                 outcome::failure(remote, job)
             }
-            Some(Outcome::Failed { step, .. }) => {
+            Some(Outcome::Failed { step, code }) => {
                 let runner = self.runner.iter().find(|(s, _)| s == step).map(|(_, f)| f);
                 match (step.as_str(), runner, &self.compiler) {
-                    ("build", _, Some(message)) => {
+                    // What it printed without end says nothing.
+                    ("build", _, Some(message)) if code != Step::TOO_MUCH_OUTPUT => {
                         let mut failure = outcome::failure(remote, job);
-                        failure.what = "the kernel does not compile".to_owned();
-                        failure.exit = Exit::Kernel;
-                        failure.side = Side::Kernel;
+                        // Else the compiler, or the host, cannot compile any kernel so.
+                        if failure.exit == Exit::Kernel {
+                            failure.what = "the kernel does not compile".to_owned();
+                        }
                         failure.cause(message)
                     }
                     (_, Some(failure), _) => self.runner_failure(remote, step, failure),
@@ -209,11 +214,9 @@ fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str,
 /// The end of the compiler's message from its log, with paths of this machine; `None` if the log is
 /// empty.
 pub(in crate::run) fn compiler_message(folder: &RunFolder, info: &DraftInfo) -> Option<String> {
-    let read =
-        |name: &str| folder.read(name).ok().map(|b| String::from_utf8_lossy(&b).into_owned());
     let text = ["log/build.stderr", "log/build.stdout"]
         .iter()
-        .filter_map(|name| read(name))
+        .filter_map(|name| Some(live::tail(folder, name, MAX_COMPILER_MESSAGE_BYTES)?.0))
         .find(|text| !text.trim().is_empty())?;
     let text = info.localize(&rgpu_protocol::pattern::strip_ansi(&text));
     let lines: Vec<&str> = text.lines().collect();

@@ -36,7 +36,7 @@ impl DslRecord {
     pub(super) fn read(folder: &RunFolder) -> Self {
         let bytes = folder.read("raw/dsl.json").unwrap_or_default();
         // A script that was killed leaves no file or half of one.
-        serde_json::from_slice(&bytes).unwrap_or_default()
+        crate::saved_json::from_slice(&bytes).unwrap_or_default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads loop.toml, and finds mistakes in it before anything is measured.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
@@ -8,6 +9,7 @@ use toml::de::DeTable;
 
 use super::{Direction, LoopConfig, LoopMode, Metric, is_allowed, matcher};
 use crate::loops::LoopError;
+use crate::loops::error::NOT_TOML;
 use rgpu_model::beneath::Folder;
 use rgpu_model::error::shell_word;
 use rgpu_model::{regular_file, toml_error};
@@ -60,15 +62,19 @@ impl LoopConfig {
     /// Reads a loop.toml with further `KEY=VALUE` of the command line.
     ///
     /// # Errors
-    /// [`LoopError::Config`] for a file that cannot be read and for keys and values that mean
-    /// nothing.
+    /// [`LoopError::NoFile`] if there is none; [`LoopError::Config`] for a file that cannot be read
+    /// and for keys and values that mean nothing.
     pub fn read(file: &Path, overrides: &[String]) -> Result<(Self, ConfigOrigin), LoopError> {
         let wrong = |line, why| LoopError::Config { file: file.to_owned(), line, why };
-        let text = regular_file::read_to_string(file, regular_file::MAX_TOML_BYTES)
-            .map_err(|e| wrong(None, format!("it cannot be read: {e}")))?;
+        let text = regular_file::read_to_string(file, regular_file::MAX_TOML_BYTES).map_err(
+            |e| match e.kind() {
+                ErrorKind::NotFound => LoopError::NoFile(file.to_owned()),
+                _ => wrong(None, format!("it cannot be read: {e}")),
+            },
+        )?;
         let not_toml = |e: toml::de::Error| {
             let line = e.span().map(|span| line_of(&text, span.start));
-            wrong(line, format!("not TOML: {}", toml_error::short(e.message())))
+            wrong(line, format!("{NOT_TOML}: {}", toml_error::short(e.message())))
         };
         let mut origin = ConfigOrigin { file: file.to_owned(), keys: BTreeMap::new() };
         for key in DeTable::parse(&text).map_err(not_toml)?.get_ref().keys() {

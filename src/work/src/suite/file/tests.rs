@@ -115,6 +115,8 @@ fn a_matrix_without_a_case_or_with_too_many_is_refused_with_its_line() {
     assert_eq!(nothing.code, "all_excluded");
     assert_eq!(nothing.place.file.as_deref(), Some("bench.toml:6"), "{nothing}");
     assert!(nothing.what.contains("`a:b`") && nothing.what.contains("`exclude`"), "{nothing}");
+    let raised = "[defaults]\nmax_cases = 1000000\n";
+    assert!(read(raised).unwrap_err().to_string().contains("between 1 and 10000"));
     let many = refused("define.T = \"1..500\"");
     assert_eq!(many.code, "too_many_cases");
     assert_eq!(many.place.file.as_deref(), Some("bench.toml:4"), "{many}");
