@@ -52,10 +52,10 @@ fn examples(page: &str) -> Vec<Example> {
             if !typed.trim().is_empty() {
                 found.push(Example::new(index + 1, typed));
             }
-        } else if let Some(example) = found.last_mut() {
-            if !matches!(line.trim(), "" | "…") {
-                example.printed.push(line.trim_end().to_owned());
-            }
+        } else if let Some(example) = found.last_mut()
+            && !matches!(line.trim(), "" | "…")
+        {
+            example.printed.push(line.trim_end().to_owned());
         }
     }
     found
