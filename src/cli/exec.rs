@@ -68,7 +68,7 @@ pub(super) struct ExecResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pulled: Vec<String>,
     /// Pulled files that were not written to that folder, to protect files on this machine.
-    #[serde(rename = "unplaced", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<SkippedFile>,
 }
 

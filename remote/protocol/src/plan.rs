@@ -211,7 +211,6 @@ pub struct Rung {
 /// stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it continues. No
 /// lower rung is tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Stall")]
 pub struct HangDetection {
     /// Seconds without output of the program or the tool.
     pub quiet_s: u64,
