@@ -11,10 +11,10 @@ mod environment;
 mod gpu;
 mod gpu_queue;
 mod guard;
+mod hang;
 mod relay;
 mod rung;
 mod rung_verdict;
-mod stall;
 mod step;
 mod supervisor_log;
 

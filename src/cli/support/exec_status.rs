@@ -32,7 +32,7 @@ pub(in crate::cli) fn show_own_failure(failure: Failure, json: bool) -> Result<S
 pub(in crate::cli) fn status_of_failure(failure: &Failure) -> u8 {
     match failure.exit {
         Exit::Cancelled | Exit::Usage => failure.exit as u8,
-        _ if failure.code == HangDetection::CODE => ProgramExit::Stalled.status(),
+        _ if failure.code == HangDetection::CODE => ProgramExit::Hung.status(),
         _ => status_of_start(failure).unwrap_or(OWN_FAILURE),
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) env: &'a Environment,
     pub(crate) folder: &'a Path,
     pub(crate) stop: Option<&'a Stop>,
-    pub(crate) stall: Option<&'a HangDetection>,
+    pub(crate) hang: Option<&'a HangDetection>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub(crate) struct ProgramResult {
     /// Whether the plan's [`Stop`] or [`HangDetection`] ended the program.
     pub(crate) stopped: bool,
     /// The program's activity when it had printed nothing for too long; `None` if it printed in time.
-    pub(crate) stall: Option<String>,
+    pub(crate) hang: Option<String>,
     pub(crate) seconds: f64,
     pub(crate) stdout: Excerpt,
     pub(crate) stderr: Excerpt,
@@ -119,7 +119,7 @@ impl Supervisor {
         running.guard = self.guard.as_ref().map(GuardProcess::pid);
         let mut timed_out = false;
         let mut stopping = launch.stop.map(|stop| Stopping::new(stop, start));
-        let mut stall = None;
+        let mut hang = None;
         while running.status.is_none() {
             if let Err(early_end) = self.check_stop() {
                 // After a user's Ctrl-C, a program expects SIGINT first.
@@ -140,18 +140,18 @@ impl Supervisor {
             }
             let until_guarded = self.guard();
             running.guard = self.guard.as_ref().map(GuardProcess::pid);
-            let mut until_stalled = left;
-            if let (Some(limits), None) = (launch.stall, &stall) {
+            let mut until_hung = left;
+            if let (Some(limits), None) = (launch.hang, &hang) {
                 let quiet = Duration::from_secs(limits.quiet_s);
-                until_stalled = quiet.saturating_sub(running.last_output.elapsed());
-                if until_stalled.is_zero() {
-                    let text = self.describe_stall(limits, running.guard, launch.env)?;
-                    stall = Some(text);
+                until_hung = quiet.saturating_sub(running.last_output.elapsed());
+                if until_hung.is_zero() {
+                    let text = self.describe_hang(limits, running.guard, launch.env)?;
+                    hang = Some(text);
                     stopping = Some(Stopping::now(&limits.spare));
                 }
             }
             let until_signal = stopping.as_mut().map_or(left, |s| s.signal_if_due(running.guard));
-            let limit = left.min(until_guarded).min(until_signal).min(until_stalled);
+            let limit = left.min(until_guarded).min(until_signal).min(until_hung);
             self.pump(step, &mut running, limit)?;
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -168,7 +168,7 @@ impl Supervisor {
             signal: status.and_then(WaitStatus::terminating_signal),
             timed_out,
             stopped: stopping.is_some_and(|stopping| stopping.started),
-            stall,
+            hang,
             seconds,
             stdout,
             stderr,

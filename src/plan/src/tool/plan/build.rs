@@ -262,7 +262,7 @@ fn rung(
         artifacts,
         loses: String::new(),
         stop: None,
-        stall: None,
+        hang: None,
     }
 }
 
