@@ -39,10 +39,10 @@ impl Supervisor {
     pub(crate) fn describe_hang(
         &mut self,
         hang: &HangDetection,
-        guard: Option<i32>,
+        watchdog: Option<i32>,
         env: &Environment,
     ) -> Result<String, EarlyEnd> {
-        let mut living = process::own_descendants(guard);
+        let mut living = process::own_descendants(watchdog);
         living.spare(&hang.spare);
         let processes = hung_processes(living.pids.iter().copied(), &hang.rank_variables);
         let mut text = format!("no output for {} s", hang.quiet_s);
