@@ -70,7 +70,7 @@ fn job(id: &str) -> Submission {
         artifacts: Vec::new(),
         loses: String::new(),
         stop: None,
-        stall: None,
+        hang: None,
     };
     let step = Step {
         id: "run".into(),

@@ -1,6 +1,6 @@
 // A launcher with its own set-up: y = x smoothed by a filter whose weights are made to sum to one.
 //
-// What depends only on the data set is done once, in rgpu_prepare: the weights are scaled on the host, the
+// What depends only on the case is done once, in rgpu_prepare: the weights are scaled on the host, the
 // kernel is allowed more shared memory than the 48 KiB it gets unasked, and the grid is sized to fill this
 // GPU once. rgpu_launch is then a single launch, and that is what gets measured.
 #include <cuda_runtime.h>

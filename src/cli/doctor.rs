@@ -84,7 +84,6 @@ const CASE: &str = "n=65536";
 
 /// The output of `doctor --json` (`rgpu.doctor/1`).
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Diagnosis")]
 pub(super) struct DoctorReport {
     /// Name and version of this schema: `rgpu.doctor/1`.
     schema: &'static str,

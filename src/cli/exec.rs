@@ -60,15 +60,15 @@ pub(super) struct ExecResult {
     signal: Option<i32>,
     /// Whether its time limit ended it.
     timed_out: bool,
-    /// Whether it was stopped because it printed nothing for the time of `--stall`.
-    stalled: bool,
+    /// Whether it was stopped because it printed nothing for the time of `--hang`.
+    hung: bool,
     /// Wall-clock seconds of the whole command.
     seconds: f64,
     /// Names of the pulled files, relative to the folder that they were written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pulled: Vec<String>,
     /// Pulled files that were not written to that folder, to protect files on this machine.
-    #[serde(rename = "unplaced", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<SkippedFile>,
 }
 
@@ -210,7 +210,7 @@ fn wait_for_initial_files(initial_write: std::thread::JoinHandle<Result<()>>) ->
 /// Whether a flag was given that only makes sense if a program runs.
 fn needs_program(args: &ExecArgs) -> bool {
     let moves_files = !args.pull.is_empty() || !args.mount.is_empty();
-    let limits = args.window.stall.is_some();
+    let limits = args.window.hang.is_some();
     let sets_env = !args.env.is_empty() || !args.env_file.is_empty() || args.gpus.is_some();
     moves_files || sets_env || limits || args.tty || args.run.dry_run || !args.command.is_empty()
 }
@@ -264,7 +264,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
         env: args.env.iter().cloned().collect(),
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
-        stall_s: args.window.stall,
+        hang_s: args.window.hang,
         ..ExecRequest::default()
     };
     let plan = exec_draft(&request, "dry-run.1".to_owned()).plan;
@@ -326,7 +326,7 @@ fn request(
         env,
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
-        stall_s: args.window.stall,
+        hang_s: args.window.hang,
         stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
         log_bytes: args.run.log_limit,
         pull: args.pull.clone(),
@@ -558,7 +558,7 @@ fn finish(
             exit: if let ProgramExit::Exit(n) = end { Some(n) } else { None },
             signal: if let ProgramExit::Signal(n) = end { Some(n) } else { None },
             timed_out: end == ProgramExit::TimedOut,
-            stalled: end == ProgramExit::Stalled,
+            hung: end == ProgramExit::Hung,
             seconds: record.seconds,
             pulled,
             skipped,
@@ -570,11 +570,11 @@ fn finish(
             "error: `{name}` was stopped after {} s\n  help: raise the limit with `--timeout`",
             args.run.timeout.unwrap_or(DEFAULT_TIMEOUT).as_secs()
         )),
-        ProgramExit::Stalled => app.print_note(&format!(
+        ProgramExit::Hung => app.print_note(&format!(
             "error: `{name}` hung and was stopped: it printed nothing for {} s\n  help: its stacks \
              are in {}",
-            args.window.stall.unwrap_or_default(),
-            folder.path().join("raw/stall.txt").display()
+            args.window.hang.unwrap_or_default(),
+            folder.path().join("raw/hang.txt").display()
         )),
         // Whoever closed the pipe or pressed Ctrl-C needs no message.
         ProgramExit::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {

@@ -233,17 +233,17 @@ mod tests {
         let page = shown("rgpu profile --help");
         let at = |word: &str| page.find(word).unwrap_or_else(|| panic!("{word}: {page}"));
         assert!(at("rgpu profile vecadd") < at("--mode"), "{page}");
-        assert!(!page.contains("--launch-skip") && !page.contains("--stall"), "{page}");
+        assert!(!page.contains("--launch-skip") && !page.contains("--hang"), "{page}");
         assert!(at("--mode") < at("More flags: --help=ncu"), "{page}");
         let lines = page.lines().count();
         assert!(lines <= 75, "{lines} lines: {page}");
         let short = shown("rgpu profile -h").lines().count();
         assert!(short < lines, "{short} {lines}");
         let ncu = shown("rgpu profile --help=ncu");
-        assert!(ncu.contains("--launch-skip") && !ncu.contains("--stall"), "{ncu}");
+        assert!(ncu.contains("--launch-skip") && !ncu.contains("--hang"), "{ncu}");
         assert!(!ncu.contains("--json"), "{ncu}");
         let all = shown("rgpu profile --help=all");
-        assert!(all.contains("--launch-skip") && all.contains("--stall"), "{all}");
+        assert!(all.contains("--launch-skip") && all.contains("--hang"), "{all}");
     }
 
     #[test]

@@ -102,7 +102,6 @@ pub(super) struct ActionResult {
 #[serde(rename_all = "snake_case")]
 pub(super) enum ActionState {
     /// Only the command line was asked for.
-    #[serde(rename = "shown")]
     NotStarted,
     /// The command runs.
     Running,

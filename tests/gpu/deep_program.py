@@ -63,7 +63,7 @@ def deep_program(s):
     missing = [k["kernel"] for k in chosen if not any(l["metrics"] for l in launches.get(k["kernel"], []))]
     s.check("each of the three has counters", chosen and not missing, str(missing)[:600])
     passes = [r for r in p.get("ladder", []) if r["step"].startswith("profile") and r["argv"]]
-    s.check("one process of ncu was enough", len(passes) == 1, str([(r["step"], r["code"], r["words"]) for r in passes]))
+    s.check("one process of ncu was enough", len(passes) == 1, str([(r["step"], r["code"], r["message"]) for r in passes]))
     # ncu counts a kernel's launches by its shared memory too, so some numbers may not exist.
     counts = [len(launches.get(k["kernel"], [])) for k in chosen]
     s.check("at least three launches of each were profiled", chosen and min(counts) >= 3, str(counts), note=str(counts))

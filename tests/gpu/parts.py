@@ -270,7 +270,7 @@ def regions(s):
 
     for mode in ("range", "app-range"):
         p = s.profile(*base, "--regions", "A,A::A1,B", "--replay-mode", mode)
-        s.check(f"{mode} replay measured the ranges", selected(p)[1] == mode, str([(r["rung"], r["code"], r["words"]) for r in p["ladder"]])[:600])
+        s.check(f"{mode} replay measured the ranges", selected(p)[1] == mode, str([(r["rung"], r["code"], r["message"]) for r in p["ladder"]])[:600])
         measured = {"::".join(part for part in r["path"] if not part.startswith("rgpu@")): r["metrics"].get("gpu__time_duration.sum", {}).get("value")
                     for r in p.get("regions", []) if r.get("metrics")}
         s.check(f"{mode} replay: A, A::A1 and B have metrics of their own", set(measured) == {"A", "A::A1", "B"} and all(map(finite, measured.values())),

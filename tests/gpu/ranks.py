@@ -125,7 +125,7 @@ def collectives(s, gpus):
 
 def hang(s, gpus):
     """Rank 1 never comes to a collective. The program is stopped, both ranks are named and the report is kept."""
-    ended = s.rgpu("exec", "--mode", "nsys", "--stall", "20s", "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id",
+    ended = s.rgpu("exec", "--mode", "nsys", "--hang", "20s", "--remote", "h200", "--gpus", str(gpus), *SAFE, "--run-id",
                    "ranks-hang", "--", "torchrun", "--nproc-per-node", "2", str(PROGRAM), "hang", expect=PROGRAM_HUNG)
     s.check("it is told that the program hung", "the program hung and was stopped" in ended.stderr, ended.stderr[-2000:])
     s.check("both ranks are named", all(f"rank {rank} (process" in ended.stderr for rank in (0, 1)), ended.stderr[-2000:])

@@ -62,7 +62,7 @@ def remote(s, name, user=None, path=None):
 
 
 def told(p):
-    return "; ".join(f"{r['rung']}: {r.get('code')} {r.get('words', '')[:100]}" for r in p.get("ladder", []) if not r.get("ok"))
+    return "; ".join(f"{r['rung']}: {r.get('code')} {r.get('message', '')[:100]}" for r in p.get("ladder", []) if not r.get("ok"))
 
 
 def reached(s, text, p, rung, **refused):
@@ -117,10 +117,10 @@ def importer(s):
         tried = [r["rung"] for r in p.get("ladder", []) if r.get("argv") and r["rung"].startswith("nsys.")]
         s.check("nsys was tried once", tried == ["nsys.full"], str(tried))
         p = reached(s, "and the second time", s.profile(*NSYS, "--remote", "stale"), "cupti", nsys_full="importer_broken")
-        skipped = [r for r in p.get("ladder", []) if r["rung"].startswith("nsys.") and "skipped: failed on" in r.get("words", "")]
+        skipped = [r for r in p.get("ladder", []) if r["rung"].startswith("nsys.") and "skipped: failed on" in r.get("message", "")]
         # The rung cupti is above nsys.nvtx, so nsys.nvtx is not tried.
         s.check("nsys is passed over, with the reason", {r["rung"] for r in skipped} >= {"nsys.full", "nsys.cuda"}
-                and not any(r.get("argv") for r in skipped), told(p), note=skipped[0]["words"] if skipped else "")
+                and not any(r.get("argv") for r in skipped), told(p), note=skipped[0]["message"] if skipped else "")
     s.check("while it is remembered, mended or not", s.profile(*NSYS, "--remote", "stale").get("rung") == "cupti")
     s.rgpu("doctor", "stale", "--fresh", timeout=300)
     reached(s, "after `doctor --fresh`", s.profile(*NSYS, "--remote", "stale"), "nsys.full")
@@ -169,7 +169,7 @@ exec {ncu} "$@"
     s.check("the launch is known, no counter is", p.get("launches") and not any("throughput" in m for x in p["launches"] for m in x["metrics"]),
             str(p.get("launches"))[:200])
     p = reached(s, "counters refused, the second time", s.profile(*NCU, "--remote", name), "ncu.launch", ncu_asked="counters_refused")
-    words = {r["rung"]: r.get("words", "") for r in p.get("ladder", []) if not r.get("argv")}
+    words = {r["rung"]: r.get("message", "") for r in p.get("ladder", []) if not r.get("argv")}
     s.check("ncu.asked and ncu.basic are skipped, and it says so", all("skipped: failed on" in words.get(r, "") for r in ("ncu.asked", "ncu.basic")),
             str(words), note=words.get("ncu.asked", ""))
     below = s.rgpu("profile", *NCU, "--remote", name, "--at-least", "ncu.basic", expect=5)

@@ -120,7 +120,7 @@ class Session:
         first = {}
         for record in profile.get("ladder", []):
             first.setdefault(record.get("step"), record)
-        lower = [f"{r.get('rung')}: {r.get('code')} {r.get('words', '')}" for r in first.values() if not r.get("ok")]
+        lower = [f"{r.get('rung')}: {r.get('code')} {r.get('message', '')}" for r in first.values() if not r.get("ok")]
         self.check(f"{name} reaches its top rung", first and not lower, "; ".join(lower) or "no ladder",
                    note=profile.get("rung", ""))
 

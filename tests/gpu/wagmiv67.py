@@ -29,11 +29,11 @@ def on_new_data(s, what, p):
     for c in p.get("cases", []):
         t = c.get("timing") or {}
         taken = t.get("samples", 0) + t.get("discarded", 0)
-        fine = t.get("verified") == t.get("contents") == taken > 0 and t.get("flushed_bytes", 0) > 1 << 20 and t.get("wall_ns", 0) > 0
+        fine = t.get("verified") == t.get("distinct_inputs") == taken > 0 and t.get("flushed_bytes", 0) > 1 << 20 and t.get("wall_ns", 0) > 0
         if not fine or t.get("clock") != "cuda_events":
             bad[c["name"]] = t
     check = p.get("correctness") or {}
-    s.check(f"{what}: every timed call on new data, compared", p.get("cases") and not bad and check.get("timed_calls") == check.get("timed_contents"),
+    s.check(f"{what}: every timed call on new data, compared", p.get("cases") and not bad and check.get("timed_calls") == check.get("timed_inputs"),
             str(bad)[:400], note=f"{check.get('timed_calls')} calls, {p.get('run', {}).get('seconds', 0):.0f} s, exact: {check.get('max_abs') == 0}")
     s.check(f"{what}: a geometric mean and shares of both peaks", len(p.get("cases", [])) < 2 or (p.get("geometric_mean") or {}).get("median_ns", 0) > 0
             and all(x.get("flops", {}).get("label") and x.get("bytes", {}).get("label") for x in p.get("speed_of_light", [{}])),

@@ -539,3 +539,118 @@ fn every_way_to_name_another_command_is_seen() {
     assert_eq!(named("use crate::report; pub(in crate::cli) fn f() {}"), [""; 0]);
     assert_eq!(named("mod tests { use crate::cli::build; }"), [""; 0]);
 }
+
+/// The files with names of others, and whose they are.
+const FOREIGN_NAMES: &[(&str, &str)] = &[
+    ("src/format/src/torch_trace.rs", "the keys of torch's traces"),
+    ("src/predict/src/hw/unit.rs", "units as they are written"),
+];
+
+/// Collects, for every item, field and variant that is called otherwise in JSON or in a schema, its
+/// name and that other name.
+#[derive(Default)]
+struct Renames(Vec<(String, String)>);
+
+impl Renames {
+    fn add(&mut self, name: Option<&syn::Ident>, attributes: &[syn::Attribute]) {
+        let name = name.map(ToString::to_string).unwrap_or_default();
+        for attribute in attributes {
+            let is_named = ["serde", "schemars"].iter().any(|path| attribute.path().is_ident(path));
+            if let (true, syn::Meta::List(list)) = (is_named, &attribute.meta) {
+                let tokens = list.tokens.to_string();
+                let others = tokens.split("rename = \"").skip(1);
+                let others = others.filter_map(|rest| rest.split('"').next());
+                self.0.extend(others.map(|other| (name.clone(), other.to_owned())));
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Renames {
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.add(Some(&item.ident), &item.attrs);
+        syn::visit::visit_item_struct(self, item);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.add(Some(&item.ident), &item.attrs);
+        syn::visit::visit_item_enum(self, item);
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        self.add(field.ident.as_ref(), &field.attrs);
+        syn::visit::visit_field(self, field);
+    }
+
+    fn visit_variant(&mut self, variant: &'ast syn::Variant) {
+        self.add(Some(&variant.ident), &variant.attrs);
+        syn::visit::visit_variant(self, variant);
+    }
+}
+
+/// Whether two names differ in nothing but the case style.
+fn is_same_name(one: &str, other: &str) -> bool {
+    let letters = |name: &str| name.replace(['_', '-', '.'], "").to_lowercase();
+    letters(one) == letters(other)
+}
+
+/// Whether a field cannot have this name in Rust.
+fn is_keyword(name: &str) -> bool {
+    name.chars().all(|letter| letter.is_ascii_lowercase())
+        && syn::parse_str::<syn::Ident>(name).is_err()
+}
+
+/// The names in a file that JSON or a schema calls otherwise, for another reason than Rust's words.
+fn renames_in(text: &str) -> Vec<(String, String)> {
+    let mut renames = Renames::default();
+    renames.visit_file(&syn::parse_str(text).unwrap());
+    renames.0.retain(|(name, other)| !is_same_name(name, other) && !is_keyword(other));
+    renames.0
+}
+
+#[test]
+fn a_thing_has_one_name_in_rust_and_json() {
+    let mut unused: BTreeSet<&str> = FOREIGN_NAMES.iter().map(|(file, _)| *file).collect();
+    let mut broken = Vec::new();
+    let folders = ["src", "harness", "remote"];
+    let entries = folders.iter().flat_map(|name| walkdir::WalkDir::new(root().join(name)));
+    for path in entries.map(|entry| entry.unwrap().into_path()) {
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        // Templates are no Rust yet.
+        if !text.contains("rename = \"") {
+            continue;
+        }
+        let renames = renames_in(&text);
+        let inner = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        if FOREIGN_NAMES.iter().any(|(file, _)| *file == inner) {
+            if !renames.is_empty() {
+                unused.remove(inner);
+            }
+            continue;
+        }
+        let told = renames.iter().map(|(name, other)| format!("{inner}: `{name}` is `{other}`"));
+        broken.extend(told);
+    }
+    broken.extend(unused.iter().map(|file| format!("{file} has no foreign names any more")));
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_form_of_a_rename_is_seen() {
+    let one = |from: &str, to: &str| vec![(from.to_owned(), to.to_owned())];
+    assert_eq!(
+        renames_in("struct A { #[serde(default, rename = \"words\")] message: String }"),
+        one("message", "words")
+    );
+    assert_eq!(
+        renames_in("enum A { B { #[serde(rename = \"place\")] position: u32 } }"),
+        one("position", "place")
+    );
+    assert_eq!(renames_in("enum A { #[serde(rename = \"c\")] B }"), one("B", "c"));
+    assert_eq!(renames_in("#[schemars(rename = \"B\")] struct A;"), one("A", "B"));
+    assert!(renames_in("struct A { #[serde(rename = \"loop\")] loop_id: u32 }").is_empty());
+    assert!(renames_in("struct A { #[serde(rename = \"a-B\")] a_b: u32 }").is_empty());
+}

@@ -120,14 +120,14 @@ fn make_run_of_ranks(laptop: &Laptop, id: &str) {
         json!({"rank": number, "host": "node0", "gpu": number, "pid": 1000 + number, "span_ns": 1_000_000,
             "compute_ns": 800_000 - idle_ns, "communication_ns": 200_000, "exposed_ns": 200_000,
             "overlapped_ns": 0, "copy_ns": 0, "idle_ns": idle_ns, "waited_ns": 100_000 - idle_ns,
-            "last": number * 9, "late_ns": idle_ns})
+            "times_last": number * 9, "late_ns": idle_ns})
     };
     profile["ranks"] = json!({
         "clock": {"source": "report"},
         "ranks": [rank(0, 0), rank(1, 90_000)],
         "collectives": [{"operation": "all_reduce", "group": "0", "ranks": 2, "calls": 10,
             "median_ns": 5000, "total_ns": 50_000, "waited_ns": 90_000}],
-        "stragglers": [{"rank": 1, "last": 9, "late_ns": 90_000, "cause": "host", "cause_ns": 90_000,
+        "stragglers": [{"rank": 1, "times_last": 9, "late_ns": 90_000, "cause": "host", "cause_ns": 90_000,
             "region": "step::load_batch"}],
     });
     fs::write(&path, profile.to_string()).unwrap();

@@ -123,7 +123,7 @@ pub(crate) fn submission(argv: &[&str], files: &[(&str, &[u8])], artifacts: &[&s
             .collect(),
         loses: String::new(),
         stop: None,
-        stall: None,
+        hang: None,
     };
     let step = Step {
         id: "run".into(),

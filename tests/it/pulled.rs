@@ -67,7 +67,7 @@ fn what_was_written_here_while_the_program_ran_stays_and_is_told() {
     );
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["pulled"], serde_json::json!(["theirs.txt", "touched.txt"]));
-    let first = &result["unplaced"][0];
+    let first = &result["skipped"][0];
     assert_eq!((&first["name"], &first["why"]), (&"long".into(), &"written_here".into()));
     laptop.write("exec.json", &String::from_utf8_lossy(&output.stdout));
     let checked = laptop.run("schema exec --check exec.json");
@@ -113,8 +113,8 @@ fn nothing_is_written_through_a_link_of_this_machine() {
     assert_eq!(leftovers(&laptop), [""; 0]);
     let output = laptop.rgpu(words("--json")).output().unwrap();
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let unplaced = &result["unplaced"][0];
-    assert_eq!((&unplaced["why"], &unplaced["link"]), (&"behind_link".into(), &"out/evil".into()));
+    let skipped = &result["skipped"][0];
+    assert_eq!((&skipped["why"], &skipped["link"]), (&"behind_link".into(), &"out/evil".into()));
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn nothing_of_a_hosts_is_put_where_git_would_run_it() {
     assert_eq!(fs::read_to_string(laptop.project("sub/.gitignore")).unwrap(), "remote\n");
     let output = laptop.rgpu(words("--json")).output().unwrap();
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let unplaced = &result["unplaced"][0];
-    assert_eq!((&unplaced["why"], &unplaced["git"]), (&"of_git".into(), &".git".into()));
-    let file = fs::read(unplaced["file"].as_str().unwrap()).unwrap();
+    let skipped = &result["skipped"][0];
+    assert_eq!((&skipped["why"], &skipped["git"]), (&"of_git".into(), &".git".into()));
+    let file = fs::read(skipped["file"].as_str().unwrap()).unwrap();
     assert!([7, 3_000_000].contains(&file.len()), "{}", file.len());
     laptop.write("exec.json", &String::from_utf8_lossy(&output.stdout));
     assert_eq!(status(&laptop.run("schema exec --check exec.json")), 0);
@@ -187,10 +187,10 @@ fn what_steers_programs_here_is_put_here_only_where_a_pattern_names_it() {
     assert_eq!(status(&output), 0, "{said}");
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["pulled"], serde_json::json!(["good"]));
-    let unplaced = result["unplaced"].as_array().unwrap();
-    let parts: Vec<&str> = unplaced.iter().map(|one| one["part"].as_str().unwrap()).collect();
+    let skipped = result["skipped"].as_array().unwrap();
+    let parts: Vec<&str> = skipped.iter().map(|one| one["part"].as_str().unwrap()).collect();
     assert_eq!(parts, [".bashrc", ".cache", "rgpu.toml", "sub/.long", "sub/RGPU.TOML"]);
-    for one in unplaced {
+    for one in skipped {
         assert!(!laptop.project(one["name"].as_str().unwrap()).exists(), "{one}");
         assert!(fs::metadata(one["file"].as_str().unwrap()).unwrap().is_file());
     }

@@ -115,8 +115,8 @@ fn logs_and_reports_of_our_own_programs() {
         |n: usize| format!("{{\"event\":\"push\",\"ns\":{n}}}\n{{\"event\":\"pop\",\"ns\":{n}}}\n");
     let kernels =
         |n: usize| format!("{{\"event\":\"kernel\",\"ns\":{n},\"end_ns\":{n},\"id\":{n}}}\n");
-    let cases = "{\"data_sets\":[";
-    let end = "{\"name\":\"b\"}],\"abi\":1,\"runner\":\"\",\"kernel\":\"\",\"job\":\"time\"}";
+    let cases = "{\"abi\":1,\"runner\":\"\",\"kernel\":\"\",\"job\":\"time\",\"cases\":[";
+    let end = "{\"name\":\"b\"}]}";
     check(&[
         ("ranges.jsonl", dense(ranges, range, ""), LIMIT),
         ("deep.jsonl", dense(ranges, deep, ""), LIMIT),

@@ -18,7 +18,6 @@ pub struct RunnerInput {
     /// The kernel or function to launch.
     pub entry: EntryPoint,
     /// The problem sizes, in the order of the command line.
-    #[serde(rename = "data_sets")]
     pub cases: Vec<Case>,
     /// The reference for the outputs. When absent, nothing is compared, and the report says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,13 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PairedTiming {
     /// Name of the other kernel.
-    #[serde(rename = "against")]
     pub other_kernel: String,
     /// Number of rounds counted: those without a discarded sample.
     pub rounds: usize,
     /// Speed of the other kernel relative to this one: the median over the rounds of `sqrt(a1 a2 /
     /// (b1 b2))`.
-    #[serde(rename = "speedup")]
     pub speedup_of_other: f64,
     /// Interval of that median from order statistics, at 95 % or more.
     pub ci95: [f64; 2],

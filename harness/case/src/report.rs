@@ -21,7 +21,7 @@ pub struct RunnerReport {
     /// The model that a Python kernel prepared. Absent when there is none.
     pub model: Option<ModelReport>,
     /// One entry per case that was started, in the input's order.
-    #[serde(default, rename = "data_sets")]
+    #[serde(default)]
     pub cases: Vec<CaseReport>,
     /// The GPU. Absent when none was opened.
     pub device: Option<DeviceFacts>,
@@ -202,7 +202,7 @@ pub struct Timing {
     pub wall_ns: Option<f64>,
     /// Number of different input contents among the timed calls; equal to the number of calls when
     /// each call got its own data.
-    #[serde(rename = "contents", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct_inputs: Option<u64>,
     /// Number of timed calls whose outputs were compared with the reference's on the same data.
     /// Absent when there were none.
@@ -387,7 +387,7 @@ pub struct RunnerError {
     /// The phase in which the job stopped.
     pub phase: Option<Phase>,
     /// The case on which the job stopped.
-    #[serde(rename = "data_set", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// The failed call, such as `cuLaunchKernel`.
     pub call: Option<String>,

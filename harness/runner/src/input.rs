@@ -144,7 +144,7 @@ pub(crate) mod tests {
     pub(crate) fn vecadd(n: u64) -> RunnerInput {
         let text = format!(
             r#"{{"abi":1,"kernel":"vecadd","entry":{{"device":{{"module":"k.cubin","function":"vecadd"}}}},
-            "data_sets":[{{"name":"n={n}","vars":["n"],"groups":[{{"sizes":[{n}],"args":[
+            "cases":[{{"name":"n={n}","vars":["n"],"groups":[{{"sizes":[{n}],"args":[
               {{"name":"a","dtype":"f32","dims":[{n}],"role":"in","init":{{"uniform":{{"lo":-1,"hi":1}}}}}},
               {{"name":"b","dtype":"f32","dims":[{n}],"role":"in","init":{{"normal":{{"mean":0,"sd":1}}}}}},
               {{"name":"c","dtype":"f32","dims":[{n}],"role":"out"}},

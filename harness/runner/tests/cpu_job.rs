@@ -24,7 +24,7 @@ int rgpu_reference(const rgpu_case *c) {
 /// A runner input with two cases of `y = a + b`.
 const CASE: &str = r#"{"abi":1,"kernel":"vecadd",
  "entry":{"device":{"module":"k.cubin","function":"vecadd"}},
- "data_sets":[
+ "cases":[
   {"name":"n=4","vars":["n"],"groups":[{"sizes":[4],"args":[
     {"name":"a","dtype":"f32","dims":[4],"role":"in","init":{"uniform":{"lo":-1,"hi":1}}},
     {"name":"b","dtype":"f32","dims":[4],"role":"in","init":{"ints":{"lo":0,"hi":9}}},
@@ -114,7 +114,7 @@ int rgpu_reference(const rgpu_case *c) {
     };
     let input = format!(
         r#"{{"abi":1,"kernel":"groups","entry":{{"host":{{"library":"entry.so"}}}},
-        "data_sets":[{{"name":"two","vars":["m","k"],"groups":[{},{}]}}],
+        "cases":[{{"name":"two","vars":["m","k"],"groups":[{},{}]}}],
         "reference":{{"host_library":{{"library":"reference.so"}}}},"timing":{{"iters":1}}}}"#,
         group(2),
         group(3)

@@ -124,7 +124,7 @@ fn input_text(function: &str) -> String {
     };
     format!(
         r#"{{"abi":1,"kernel":"vecadd","entry":{{"device":{{"module":"module.ptx","function":"{function}"}}}},
-        "data_sets":[{},{}],"reference":{{"host_library":{{"library":"reference.so"}}}},
+        "cases":[{},{}],"reference":{{"host_library":{{"library":"reference.so"}}}},
         "timing":{{"warmup":2,"max_seconds":0.3,"graph_below_ns":0}}}}"#,
         case(5),
         case(1000)
@@ -136,7 +136,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn a_right_kernel_is_verified_on_every_data_set_by_its_plain_name() {
+fn a_right_kernel_is_verified_on_every_case_by_its_plain_name() {
     let bench = Bench::new("vecadd");
     let (output, report) = bench.run(&["verify"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -515,7 +515,7 @@ fn guard_says_nothing_seen_and_never_clean_of_a_right_kernel() {
 }
 
 #[test]
-fn a_host_entry_is_prepared_once_per_data_set_and_its_status_is_shown() {
+fn a_host_entry_is_prepared_once_per_case_and_its_status_is_shown() {
     let entry = || {
         Bench::new("-").change(|input| {
             input.entry = rgpu_case::EntryPoint::Host { library: "entry.so".into() };

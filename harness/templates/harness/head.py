@@ -5,7 +5,7 @@
   verify   two calls on the same data, each into poisoned outputs, compared with the reference
   time     calls timed one by one, L2 overwritten before each, every output compared on the device; where
            there is a reference each call has new data
-  once     warm up, then call once per data set inside the range `timed`: what tools look at
+  once     warm up, then call once per case inside the range `timed`: what tools look at
   torch    the same under torch.profiler; its trace goes to --trace FILE
   cpu      verify and time on the CPU (Triton kernels in Triton's interpreter)
 
@@ -17,7 +17,7 @@
 
 CASE says what to call with what. Inputs depend on the seed alone and are those that rgpu's own
 runner makes (an element of `normal` may differ in its last bit). NVTX ranges: domain `rgpu`, the
-phase (`setup`, `warmup`, `verify`, `timed`), inside it the data set. The kernel's own ranges:
+phase (`setup`, `warmup`, `verify`, `timed`), inside it the case. The kernel's own ranges:
 
     from rgpu_harness import region
     with region("prefill", domain="LLM"): ...
@@ -47,7 +47,7 @@ REFERENCE = (CASE.get("reference") or {}).get("python")
 SEED = CASE.get("seed", 0)
 # Distance between the seeds of fresh data, as in the popcorn harness.
 SEED_STEP = 42
-# Number of calls of one data set under torch.profiler.
+# Number of calls of one case under torch.profiler.
 TRACED_CALLS = 3
 
 # Exit status by failure class, as in the runner.

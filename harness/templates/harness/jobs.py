@@ -1,13 +1,13 @@
 # --- jobs -------------------------------------------------------------------------------------
 
 
-def prepared(data_set):
-    with JOURNAL.enter("setup", data_set):
-        return Kernel(data_set)
+def prepared(case):
+    with JOURNAL.enter("setup", case):
+        return Kernel(case)
 
 
 def warm_up(kernel, calls):
-    with JOURNAL.enter("warmup", kernel.data_set):
+    with JOURNAL.enter("warmup", kernel.case):
         for _ in range(calls):
             kernel.restore()
             call(kernel)
@@ -16,7 +16,7 @@ def warm_up(kernel, calls):
 
 def verify(kernel):
     """Makes two calls on the same data, each with its own poison in the outputs."""
-    with JOURNAL.enter("verify", kernel.data_set):
+    with JOURNAL.enter("verify", kernel.case):
         runs = []
         for pattern in (0, 1):
             kernel.restore(pattern)
@@ -40,14 +40,14 @@ def verify(kernel):
             checked.append(entry)
         changed = kernel.changed_inputs()
         passed = not problem and not changed and all(not c["unwritten"] and passes(c["mismatches"], c["elements"]) for c in checked)
-        JOURNAL.record(kernel.data_set, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed})
+        JOURNAL.record(kernel.case, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed})
         if kernel.expected is None:
             JOURNAL.gap("the kernel has no reference: its values were not checked")
     verdict = "right" if passed else problem or (f"input `{changed[0]}` was changed" if changed else "wrong values")
     if kernel.expected is None and passed:
         verdict = "nothing to compare with"
-    print(f"verify {kernel.data_set['name']}: {verdict}", flush=True)
-    return None if passed else Fault("wrong_result", f"the kernel's results are wrong for `{kernel.data_set['name']}`: {verdict}")
+    print(f"verify {kernel.case['name']}: {verdict}", flush=True)
+    return None if passed else Fault("wrong_result", f"the kernel's results are wrong for `{kernel.case['name']}`: {verdict}")
 
 
 def checked_by_task(kernel, outputs):
@@ -81,7 +81,7 @@ class Watch:
 
     def judge(self, kernel):
         if self.bad is not None and self.bad.item() > 0:
-            raise Fault("wrong_result", f"a timed call on `{kernel.data_set['name']}` gave wrong values, {int(self.bad.item())} over {self.calls} calls, where the check before was content")
+            raise Fault("wrong_result", f"a timed call on `{kernel.case['name']}` gave wrong values, {int(self.bad.item())} over {self.calls} calls, where the check before was content")
 
 
 def flush_buffer():
@@ -103,7 +103,7 @@ def is_late(rest_ns, took_ns):
 
 
 def on_a_stream_of_its_own(kernel):
-    JOURNAL.gap(f"`{kernel.data_set['name']}`: the GPU is still busy after the events around a call, so the kernel uses its own stream; it was timed with the host's clock")
+    JOURNAL.gap(f"`{kernel.case['name']}`: the GPU is still busy after the events around a call, so the kernel uses its own stream; it was timed with the host's clock")
 
 
 def whole_calls(kernel):
@@ -173,7 +173,7 @@ def gets_new_data(kernel):
 
 
 def timed(kernel, clock, flush, nvml, wall_ns=None):
-    """Samples one data set with CUDA events or the host's clock."""
+    """Samples one case with CUDA events or the host's clock."""
     on_cpu, fresh, late = DEVICE == "cpu", gets_new_data(kernel), 0
     least, seconds = TIMING.get("min_iters", 30), TIMING.get("max_seconds", 10.0)
     sampling, watch = Sampling(min(least, 5) if on_cpu else least, min(seconds, 2.0) if on_cpu else seconds), Watch()
@@ -186,7 +186,7 @@ def timed(kernel, clock, flush, nvml, wall_ns=None):
         torch.cuda.synchronize()
         overhead = median([start.elapsed_time(end) * 1e6 for start, end in pairs[:25]])
         hold = enqueue_cycles(kernel)
-    with JOURNAL.enter("timed", kernel.data_set):
+    with JOURNAL.enter("timed", kernel.case):
         while (wanted := sampling.wanted()) > 0:
             # A batch keeps the GPU busy for about 50 ms, so that readings fall within it.
             if sampling.samples and clock == "events" and not fresh:
@@ -231,22 +231,22 @@ def timed(kernel, clock, flush, nvml, wall_ns=None):
         on_a_stream_of_its_own(kernel)
         return timed(kernel, "host", flush, nvml, wall_ns)
     timing = sampling.finish("events" if clock == "events" else "host", flush is not None, watch.calls, overhead)
-    timing.update(contents=number if fresh and kernel.varies() else 1, wall_ns=wall_ns, flushed_bytes=None if flush is None else flush.numel())
-    JOURNAL.record(kernel.data_set, timing=timing)
-    print(f"{JOURNAL.report['job']} {kernel.data_set['name']}: median {timing['median_ns'] / 1e3:.3f} us, "
+    timing.update(distinct_inputs=number if fresh and kernel.varies() else 1, wall_ns=wall_ns, flushed_bytes=None if flush is None else flush.numel())
+    JOURNAL.record(kernel.case, timing=timing)
+    print(f"{JOURNAL.report['job']} {kernel.case['name']}: median {timing['median_ns'] / 1e3:.3f} us, "
           f"{timing['samples']} samples, {watch.calls} outputs compared", flush=True)
 
 
 def job_verify(_):
-    faults = [verify(prepared(data_set)) for data_set in CASE["data_sets"]]
+    faults = [verify(prepared(case)) for case in CASE["cases"]]
     for fault in filter(None, faults):
         raise fault
 
 
 def job_time(asked):
     nvml, flush = Nvml(JOURNAL.report["device"]["uuid"]), flush_buffer()
-    for i, data_set in enumerate(CASE["data_sets"]):
-        kernel = prepared(data_set)
+    for i, case in enumerate(CASE["cases"]):
+        kernel = prepared(case)
         warm_up(kernel, asked.warmup)
         begin = time.perf_counter()
         while time.perf_counter() - begin < 0.2:
@@ -266,21 +266,21 @@ def job_time(asked):
 
 
 def job_once(asked):
-    for data_set in CASE["data_sets"]:
-        kernel = prepared(data_set)
+    for case in CASE["cases"]:
+        kernel = prepared(case)
         warm_up(kernel, asked.warmup)
         kernel.restore()
         synchronize()
-        with JOURNAL.enter("timed", data_set):
+        with JOURNAL.enter("timed", case):
             call(kernel)
             synchronize()
-        print(f"once {data_set['name']}: called", flush=True)
+        print(f"once {case['name']}: called", flush=True)
 
 
 def job_torch(asked):
     kernels = []
-    for data_set in CASE["data_sets"]:
-        kernels.append(prepared(data_set))
+    for case in CASE["cases"]:
+        kernels.append(prepared(case))
         warm_up(kernels[-1], max(asked.warmup, 1))
     activities = [torch.profiler.ProfilerActivity.CPU]
     if DEVICE == "cuda":
@@ -288,19 +288,19 @@ def job_torch(asked):
     with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
         RANGES.annotate = True
         for kernel in kernels:
-            with JOURNAL.enter("timed", kernel.data_set):
+            with JOURNAL.enter("timed", kernel.case):
                 for _ in range(TRACED_CALLS):
                     call(kernel)
                     synchronize()
         RANGES.annotate = False
     profiler.export_chrome_trace(asked.trace or "torch.trace.json")
-    print(f"torch: {TRACED_CALLS} calls of each data set traced", flush=True)
+    print(f"torch: {TRACED_CALLS} calls of each case traced", flush=True)
 
 
 def job_cpu(asked):
     faults = []
-    for data_set in CASE["data_sets"]:
-        kernel = prepared(data_set)
+    for case in CASE["cases"]:
+        kernel = prepared(case)
         warm_up(kernel, min(asked.warmup, 1))
         faults.append(verify(kernel))
         if faults[-1] is None:

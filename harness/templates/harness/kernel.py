@@ -76,11 +76,11 @@ def copied(value):
     return value
 
 
-def sizes(data_set):
+def sizes(case):
     """The size variables: numbers, or tuples over the groups if there are several."""
-    rows = [group.get("sizes", []) for group in data_set["groups"]]
+    rows = [group.get("sizes", []) for group in case["groups"]]
     grouped = ENTRY.get("grouped", False)
-    names = data_set.get("vars", [])
+    names = case.get("vars", [])
     values = {n: tuple(row[i] for row in rows) if grouped else rows[0][i] for i, n in enumerate(names)}
     values["problem_sizes"] = [tuple(row) for row in rows]
     values["g"] = values["groups"] = len(rows)
@@ -88,17 +88,17 @@ def sizes(data_set):
 
 
 class Kernel:
-    """The entry and its reference, bound to one data set."""
+    """The entry and its reference, bound to one case."""
 
-    def __init__(self, data_set):
-        self.data_set = data_set
+    def __init__(self, case):
+        self.case = case
         module = load(ENTRY["file"])
         self.function = function_of(module, ENTRY["function"])
         self.reference_module = load(REFERENCE["file"]) if REFERENCE else module
         self.reference = function_of(self.reference_module, REFERENCE["function"]) if REFERENCE else None
-        self.popcorn = not data_set["groups"][0].get("args")
+        self.popcorn = not case["groups"][0].get("args")
         self.inside = None
-        self.extras = {**settings(), **sizes(data_set), "seed": SEED, "device": DEVICE}
+        self.extras = {**settings(), **sizes(case), "seed": SEED, "device": DEVICE}
         self.prepare(module)
         self.fill(SEED)
 
@@ -116,7 +116,7 @@ class Kernel:
             done = True
         if done:
             synchronize()
-            JOURNAL.record(self.data_set, prepare_ns=float(time.perf_counter_ns() - start))
+            JOURNAL.record(self.case, prepare_ns=float(time.perf_counter_ns() - start))
         model = self.extras.get("model")
         if isinstance(model, torch.nn.Module):
             counts = {}
@@ -135,7 +135,7 @@ class Kernel:
             self.fill_args(seed)
 
     def fill_args(self, seed):
-        groups = self.data_set["groups"]
+        groups = self.case["groups"]
         values, self.outs, self.inouts, self.inputs = {}, [], [], []
         for position, arg in enumerate(groups[0]["args"]):
             made = [self.argument(group["args"][position], g, position, seed) for g, group in enumerate(groups)]
@@ -164,11 +164,11 @@ class Kernel:
         if self.popcorn:
             self.fill_popcorn(seed)
             return
-        for position, arg in enumerate(self.data_set["groups"][0]["args"]):
+        for position, arg in enumerate(self.case["groups"][0]["args"]):
             if arg["role"] in ("in", "inout"):
                 now = self.values[arg["name"]]
                 for g, tensor in enumerate(now if isinstance(now, list) else [now]):
-                    tensor.copy_(contents(self.data_set["groups"][g]["args"][position], g, position, seed))
+                    tensor.copy_(contents(self.case["groups"][g]["args"][position], g, position, seed))
         self.values["seed"] = seed
         if "seed" in self.bound:
             self.bound["seed"] = seed
@@ -183,7 +183,7 @@ class Kernel:
     def varies(self):
         """Whether another seed gives other contents. Files, constants and arguments with their own seed do not."""
         drawn = lambda arg: isinstance(arg.get("init"), dict) and not {"uniform", "normal", "ints", "bits"}.isdisjoint(arg["init"])
-        return self.popcorn or any(drawn(arg) and "seed" not in arg for arg in self.data_set["groups"][0]["args"])
+        return self.popcorn or any(drawn(arg) and "seed" not in arg for arg in self.case["groups"][0]["args"])
 
     def argument(self, arg, group, position, seed):
         if arg["role"] == "scalar":

@@ -72,13 +72,13 @@ def region(name, domain=""):
 
 class Journal:
     """Builds the report. Until the end it holds the error that applies if the process dies now: after
-    a signal, the report still names the phase and data set. Only the process that started the job
+    a signal, the report still names the phase and case. Only the process that started the job
     writes it: what a forked child measured is no result."""
 
     def __init__(self, job, out):
-        self.out, self.phase, self.data_set, self.pid = out, None, None, os.getpid()
+        self.out, self.phase, self.case, self.pid = out, None, None, os.getpid()
         self.report = {"abi": ABI, "runner": "harness.py", "kernel": CASE.get("kernel", ""), "job": job,
-                       "data_sets": [], "warnings": [], "gaps": []}
+                       "cases": [], "warnings": [], "gaps": []}
 
     def gap(self, text):
         if text not in self.report["gaps"]:
@@ -89,25 +89,25 @@ class Journal:
         print(f"warning: {text}", flush=True)
         self.report["warnings"].append({"kind": kind, "text": text})
 
-    def record(self, data_set, **what):
-        sets = self.report["data_sets"]
-        known = next((s for s in sets if s["name"] == data_set["name"]), None)
+    def record(self, case, **what):
+        cases = self.report["cases"]
+        known = next((c for c in cases if c["name"] == case["name"]), None)
         if known is None:
-            known = {"name": data_set["name"]}
-            sets.append(known)
+            known = {"name": case["name"]}
+            cases.append(known)
         known.update(what)
 
     @contextlib.contextmanager
-    def enter(self, phase, data_set=None):
-        self.phase, self.data_set = phase, data_set and data_set["name"]
-        where = f"`{phase}` of `{self.data_set}`" if data_set else f"`{phase}`"
-        if data_set:
-            self.record(data_set)
+    def enter(self, phase, case=None):
+        self.phase, self.case = phase, case and case["name"]
+        where = f"`{phase}` of `{self.case}`" if case else f"`{phase}`"
+        if case:
+            self.record(case)
         self.write(Fault("crash", f"the process ended during {where} without a message"))
         with contextlib.ExitStack() as open_ranges:
             open_ranges.enter_context(RANGES.open(phase, "rgpu"))
-            if data_set:
-                name = data_set["name"].replace(",", " ").replace("+", "&")
+            if case:
+                name = case["name"].replace(",", " ").replace("+", "&")
                 open_ranges.enter_context(RANGES.open(name, "rgpu"))
             yield
 
@@ -120,7 +120,7 @@ class Journal:
             return
         report = dict(self.report)
         if fault:
-            error = {"class": fault.kind, "text": fault.text, "phase": self.phase, "data_set": self.data_set}
+            error = {"class": fault.kind, "text": fault.text, "phase": self.phase, "case": self.case}
             report["error"] = {key: value for key, value in error.items() if value}
         with open(self.out + ".new", "w", encoding="utf-8") as file:
             json.dump(finite(report), file)

@@ -1,7 +1,7 @@
 //! Changes each GPU for the time that a job holds it (locked clocks), and undoes the change.
 //!
 //! The commands that undo it are in the job's folder before the first change is made. So whoever
-//! ends the job finds them there: its supervisor, its guard (a process that ends the job if the
+//! ends the job finds them there: its supervisor, its watchdog (a process that ends the job if the
 //! supervisor is killed), or, if both were killed, the next agent that sees the job. Commands that
 //! fail until then go to a folder of the user's, and the next job that holds the GPU runs them.
 
@@ -46,8 +46,8 @@ pub(crate) fn change(
 ) -> Result<(), EarlyEnd> {
     record(folder, setting, uuids)?;
     // The marker variable shows that the command belongs to the job. If the supervisor is killed,
-    // the guard finds and kills the command by it. Otherwise the command could change the GPU after
-    // the guard has restored it.
+    // the watchdog finds and kills the command by it. Otherwise the command could change the GPU after
+    // the watchdog has restored it.
     let env = marker(folder).split_once('=').map(|(name, value)| (name.into(), value.into()));
     let env = env.into_iter().collect();
     for (at, uuid) in uuids.iter().enumerate() {

@@ -93,7 +93,7 @@ fn start_agent(client: OwnedFd) -> io::Result<()> {
 }
 
 /// Ends this process when the holder ends that it runs under, if it runs under one. A supervisor's
-/// guard then ends its programs. Agents end at once and supervisors `later`: so a client loses its
+/// watchdog then ends its programs. Agents end at once and supervisors `later`: so a client loses its
 /// link and asks the batch system for the reason, instead of hearing that a supervisor died.
 pub(crate) fn end_with_holder(later: Duration) {
     let holder = std::env::var(HOLDER_VARIABLE).ok().and_then(|text| text.parse().ok());

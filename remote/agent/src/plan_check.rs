@@ -81,8 +81,8 @@ fn check_ladder(step: &Step) -> Result<(), PlanError> {
             check_path(&rung.cwd)?;
         }
         let artifacts = rung.artifacts.iter().map(|a| &a.path);
-        let stall_file = rung.stall.iter().map(|stall| &stall.file);
-        for path in rung.success.files.iter().chain(artifacts).chain(stall_file) {
+        let hang_file = rung.hang.iter().map(|hang| &hang.file);
+        for path in rung.success.files.iter().chain(artifacts).chain(hang_file) {
             check_path(path)?;
         }
         for path in rung.needs.iter().filter(|p| !p.starts_with('/')) {

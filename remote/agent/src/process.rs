@@ -74,15 +74,15 @@ fn children() -> Option<Vec<i32>> {
     Some(listed)
 }
 
-/// Returns the living children of this process but `guard`. A walk through `/proc` can miss a chain
+/// Returns the living children of this process but `watchdog`. A walk through `/proc` can miss a chain
 /// of processes that each start the next and exit. But a subreaper always has the living one among
 /// its children, and only its own reaping removes children from the list. So if all listed ones are
 /// dead and the list has not changed since, none lives.
-fn living_children(guard: Option<i32>) -> Vec<ProcessEntry> {
+fn living_children(watchdog: Option<i32>) -> Vec<ProcessEntry> {
     // A chain is found after a few tries. The bound is for a storm that only makes zombies.
     for _ in 0..1000 {
         let Some(listed) = children() else { break };
-        let others = listed.iter().copied().filter(|pid| Some(*pid) != guard);
+        let others = listed.iter().copied().filter(|pid| Some(*pid) != watchdog);
         let alive: Vec<ProcessEntry> = others.filter_map(entry).collect();
         if !alive.is_empty() || children().is_none_or(|again| again == listed) {
             return alive;
@@ -137,19 +137,19 @@ fn descendants(roots: &BTreeSet<i32>) -> ProcessList {
     found
 }
 
-/// Returns the descendants of this process but `guard`. Their groups are in sessions that this
+/// Returns the descendants of this process but `watchdog`. Their groups are in sessions that this
 /// process or they created, so no other process is in them.
-pub fn own_descendants(guard: Option<i32>) -> ProcessList {
+pub fn own_descendants(watchdog: Option<i32>) -> ProcessList {
     let mut found = descendants(&BTreeSet::from([std::process::id() as i32]));
-    if found.pids.iter().all(|pid| Some(*pid) == guard) {
-        for child in living_children(guard) {
+    if found.pids.iter().all(|pid| Some(*pid) == watchdog) {
+        for child in living_children(watchdog) {
             found.pids.insert(child.pid);
             found.groups.insert(child.group);
         }
     }
-    if let Some(guard) = guard {
-        found.pids.remove(&guard);
-        found.groups.remove(&guard);
+    if let Some(watchdog) = watchdog {
+        found.pids.remove(&watchdog);
+        found.groups.remove(&watchdog);
     }
     found.groups.remove(&rustix::process::getpgrp().as_raw_nonzero().get());
     found
@@ -212,16 +212,16 @@ pub(crate) fn kill_until_none(
     }
 }
 
-/// Ends the descendants of this process but `guard`: sends each signal to all of them and gives
+/// Ends the descendants of this process but `watchdog`: sends each signal to all of them and gives
 /// them [`SIGNAL_GRACE`] after it, then sends SIGKILL until none is left. `wait` reaps, and first
 /// waits for at most the given time. Returns those that remain.
 pub fn end_descendants<E>(
-    guard: Option<i32>,
+    watchdog: Option<i32>,
     signals: &[Signal],
     mut wait: impl FnMut(Option<Duration>) -> Result<Children, E>,
 ) -> Result<BTreeSet<i32>, E> {
     for signal in signals {
-        let found = own_descendants(guard);
+        let found = own_descendants(watchdog);
         signal_all(&found, *signal);
         // A stopped process handles no signal until it continues.
         signal_all(&found, Signal::CONT);
@@ -241,7 +241,7 @@ pub fn end_descendants<E>(
             error = Some(e);
         }
     };
-    let left = kill_until_none(|| own_descendants(guard), between, KILL_WAIT);
+    let left = kill_until_none(|| own_descendants(watchdog), between, KILL_WAIT);
     error.map_or(Ok(left), Err)
 }
 

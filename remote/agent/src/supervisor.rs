@@ -10,13 +10,13 @@ mod clients;
 mod environment;
 mod gpu;
 mod gpu_queue;
-mod guard;
+mod hang;
 mod relay;
 mod rung;
 mod rung_verdict;
-mod stall;
 mod step;
 mod supervisor_log;
+mod watchdog;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,14 +42,14 @@ pub(crate) use environment::{find_on_path, is_program, marker};
 pub(crate) use artifacts::left_behind;
 
 use artifacts::AnnouncedFiles;
-pub use guard::guard;
 pub(crate) use relay::facts;
 pub use relay::relay;
+pub use watchdog::run_watchdog;
 
 use clients::{ClientSet, StopReason};
 use gpu::GpuLock;
-use guard::{GUARD_AFTER, GuardProcess};
 use step::StepResult;
+use watchdog::{WATCHDOG_AFTER, WatchdogProcess};
 
 /// How long the client may take to send the secrets after its plan.
 const SECRETS_WAIT: Duration = Duration::from_secs(30);
@@ -112,7 +112,7 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
         gpu: None,
         logs: HashMap::new(),
         announced: AnnouncedFiles::default(),
-        guard: None,
+        watchdog: None,
         started: Instant::now(),
         folder,
     };
@@ -162,8 +162,8 @@ pub(crate) struct Supervisor {
     announced: AnnouncedFiles,
     /// The process that ends the job if the supervisor is killed; `None` for a short job that holds no
     /// GPU.
-    guard: Option<GuardProcess>,
-    /// When the job began, or when the last attempt to start a guard failed.
+    watchdog: Option<WatchdogProcess>,
+    /// When the job began, or when the last attempt to start a watchdog failed.
     started: Instant,
 }
 
@@ -179,25 +179,25 @@ impl Supervisor {
         self.emit(EventBody::Warning { code: code.into(), text })
     }
 
-    /// Starts the guard if the job has run for [`GUARD_AFTER`]. Returns how long to wait until
+    /// Starts the watchdog if the job has run for [`WATCHDOG_AFTER`]. Returns how long to wait until
     /// then.
-    fn guard(&mut self) -> Duration {
-        let left = GUARD_AFTER.saturating_sub(self.started.elapsed());
-        if self.guard.is_none() && left.is_zero() {
-            match GuardProcess::start(self.folder.path(), &[]) {
-                Ok(guard) => self.guard = Some(guard),
+    fn start_watchdog_when_due(&mut self) -> Duration {
+        let left = WATCHDOG_AFTER.saturating_sub(self.started.elapsed());
+        if self.watchdog.is_none() && left.is_zero() {
+            match WatchdogProcess::start(self.folder.path(), &[]) {
+                Ok(watchdog) => self.watchdog = Some(watchdog),
                 // No resources for another process: try again later.
                 Err(_) => self.started = Instant::now(),
             }
         }
-        if self.guard.is_some() { Duration::MAX } else { left.max(Duration::from_millis(1)) }
+        if self.watchdog.is_some() { Duration::MAX } else { left.max(Duration::from_millis(1)) }
     }
 
-    /// Starts a guard that holds `files`, and dismisses the one before.
-    fn guard_with(&mut self, files: Vec<BorrowedFd<'_>>) -> Result<(), HostFault> {
+    /// Starts a watchdog that holds `files`, and dismisses the one before.
+    fn replace_watchdog(&mut self, files: Vec<BorrowedFd<'_>>) -> Result<(), HostFault> {
         let path = self.folder.path();
-        let guard = GuardProcess::start(path, &files).context("start a guard of", path)?;
-        if let Some(before) = self.guard.replace(guard) {
+        let watchdog = WatchdogProcess::start(path, &files).context("start a watchdog of", path)?;
+        if let Some(before) = self.watchdog.replace(watchdog) {
             before.dismiss();
         }
         Ok(())
@@ -284,7 +284,7 @@ impl Supervisor {
 
     /// Kills all remaining processes and writes the terminal event.
     fn end(mut self, outcome: Outcome) -> Result<(), HostFault> {
-        let left = kill_descendants(self.guard.as_ref().map(GuardProcess::pid));
+        let left = kill_descendants(self.watchdog.as_ref().map(WatchdogProcess::pid));
         if !left.is_empty() {
             // The outcome matters more than this warning.
             let _ = self.warn("unkillable", unkillable(&left));
@@ -303,15 +303,15 @@ impl Supervisor {
     }
 }
 
-/// Kills every descendant but the guard. Returns those that did not exit.
-fn kill_descendants(guard: Option<i32>) -> BTreeSet<i32> {
+/// Kills every descendant but the watchdog. Returns those that did not exit.
+fn kill_descendants(watchdog: Option<i32>) -> BTreeSet<i32> {
     if process::reap(|_| {}) == process::Children::None {
         return BTreeSet::new();
     }
     let reap = || {
         process::reap(|_| {});
     };
-    process::kill_until_none(|| process::own_descendants(guard), reap, process::KILL_WAIT)
+    process::kill_until_none(|| process::own_descendants(watchdog), reap, process::KILL_WAIT)
 }
 
 fn unkillable(pids: &BTreeSet<i32>) -> String {

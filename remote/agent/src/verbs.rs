@@ -1,7 +1,7 @@
 //! The agent's command lines. Every program that contains the agent accepts `stdio` (one
 //! connection), `mail NAME …` (one command of a connection over short commands) and `--version`.
 //! The agent itself starts `job DIR` (a supervisor), `relay DIR SOCKET` (a supervisor whose job
-//! another agent carries out), `guard DIR` (ends a job whose supervisor was killed), `keep DIR` (the keeper of a
+//! another agent carries out), `watchdog DIR` (ends a job whose supervisor was killed), `keep DIR` (the keeper of a
 //! connection over short commands) and `terminal PROGRAM ARGS` (a program on a terminal of its
 //! own). The batch script of a job of Slurm starts `hold DIR SECONDS` ([`crate::hold`]).
 
@@ -39,7 +39,9 @@ pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
         ("relay", [folder, socket]) => {
             supervisor::relay(folder.as_ref(), socket.as_ref()).map_err(|e| e.to_string())
         }
-        ("guard", [folder]) => supervisor::guard(folder.into()).map_err(|e| e.to_string()),
+        ("watchdog", [folder]) => {
+            supervisor::run_watchdog(folder.into()).map_err(|e| e.to_string())
+        }
         (terminal::VERB, [program, args @ ..]) => {
             Err(terminal::become_program(program.clone(), args.iter().cloned()))
         }

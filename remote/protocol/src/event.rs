@@ -32,7 +32,6 @@ pub enum EventBody {
     /// The job waits for a GPU.
     Queued {
         /// Position in the queue; 1 is next.
-        #[serde(rename = "place")]
         position: u32,
         /// Description of the GPU's current holder.
         holder: String,
@@ -191,7 +190,7 @@ pub struct RungRecord {
     #[serde(default)]
     pub code: String,
     /// The tool's own message, one line.
-    #[serde(default, rename = "words")]
+    #[serde(default)]
     pub message: String,
     /// Exit status; `None` if there is none.
     pub exit: Option<i32>,

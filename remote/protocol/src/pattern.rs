@@ -51,7 +51,6 @@ impl Pattern {
 
 /// One row of a diagnosis table: a known message of a tool and its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Diagnosis")]
 pub struct DiagnosisRule {
     /// The text to search.
     #[serde(default)]

@@ -216,14 +216,13 @@ pub struct Rung {
     /// When the program is stopped, if it does not end before.
     pub stop: Option<Stop>,
     /// When the program counts as hung, and what is then looked at.
-    pub stall: Option<HangDetection>,
+    pub hang: Option<HangDetection>,
 }
 
 /// When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and their
 /// stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it continues. No
 /// lower rung is tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Stall")]
 pub struct HangDetection {
     /// Seconds without output of the program or the tool.
     pub quiet_s: u64,
@@ -249,7 +248,7 @@ impl HangDetection {
     /// Stands for the process id.
     pub const PID: &str = "{pid}";
     /// The code of the warning, the note and the failure.
-    pub const CODE: &str = "stalled";
+    pub const CODE: &str = "hung";
 }
 
 /// When the program of a rung is stopped as by Ctrl-C. The tool around it continues until its report is

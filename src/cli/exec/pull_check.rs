@@ -45,7 +45,6 @@ pub(super) enum SkipReason {
     },
     /// Programs read files of this name (dot files, `rgpu.toml`), and no matching `--pull` pattern
     /// spells that part of it out.
-    #[serde(rename = "not_named")]
     NeedsExplicitPattern {
         /// The name up to that part, relative to the folder for pulled files.
         part: String,

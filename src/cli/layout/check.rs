@@ -87,7 +87,7 @@ pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
             Memory::Smem => Space::Shared,
             Memory::Gmem => Space::Global,
         },
-        element: args.elem_bytes,
+        element_bytes: args.elem_bytes,
         lanes: args.lanes,
         vector: args.vector,
         swizzle,

@@ -95,7 +95,7 @@ pub(super) fn run(app: &App, args: &EpilogueArgs) -> Result<Status> {
     let store = StoreTile {
         rows,
         columns,
-        element: args.elem_bytes,
+        element_bytes: args.elem_bytes,
         leading: args.ldc,
         threads: args.threads,
         vectors: args.vector_widths.clone(),
@@ -123,7 +123,7 @@ fn direct_stores(args: &EpilogueArgs, load: TmemLoad) -> Result<Vec<DirectStore>
     for vector in VECTOR_WIDTHS.into_iter().filter(|vector| load.columns() % vector == 0) {
         let access = Access {
             space: Space::Global,
-            element: args.elem_bytes,
+            element_bytes: args.elem_bytes,
             lanes: 32,
             vector,
             swizzle: Swizzle::default(),

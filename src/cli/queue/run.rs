@@ -30,8 +30,14 @@ pub(in crate::cli) struct RunArgs {
     pub detach: bool,
 
     /// Report a running entry that has had no output for this long
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
-    pub stall: Duration,
+    #[arg(
+        long,
+        alias = "stall",
+        value_name = "TIME",
+        value_parser = duration,
+        default_value = "10m"
+    )]
+    pub hang: Duration,
 
     /// This process was started by `--detach`
     #[arg(long, hide = true, conflicts_with = "detach")]
@@ -45,8 +51,8 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     }
     let queue = super::open(app)?;
     if args.detach {
-        let stall = format!("{}s", args.stall.as_secs_f64());
-        let mut arguments = vec!["queue", "run", "--detached", "--stall", &stall];
+        let hang = format!("{}s", args.hang.as_secs_f64());
+        let mut arguments = vec!["queue", "run", "--detached", "--hang", &hang];
         if args.once {
             arguments.push("--once");
         }
@@ -66,7 +72,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     let mut runner = Runner::start(queue)?;
     let (canceller, stop) = channel();
     signals::listen(canceller)?;
-    let options = RunnerOptions { once: args.once, stall_after: args.stall };
+    let options = RunnerOptions { once: args.once, silent_after: args.hang };
     let mut ended = Vec::new();
     let is_stopped = app.block_on(async {
         let result = runner.run(options, stop, |event| {
@@ -101,7 +107,7 @@ fn text(event: &RunnerEvent, is_detached: bool) -> String {
         RunnerEvent::Started { entry, attempt } => format!("{entry} starts, attempt {attempt}"),
         RunnerEvent::Found { entry, .. } => format!("{entry} still runs; it is followed"),
         RunnerEvent::Ended(entry) => line(entry),
-        RunnerEvent::Stalled { entry, silent } => {
+        RunnerEvent::Silent { entry, silent } => {
             let silent = seconds_text(silent.as_secs_f64());
             format!("{entry} has had no output for {silent}; `rgpu queue cancel {entry}` ends it")
         }

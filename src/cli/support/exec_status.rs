@@ -38,7 +38,7 @@ pub(in crate::cli) fn status_of_failure(failure: &Failure) -> u8 {
         Exit::Cancelled | Exit::Usage => failure.exit as u8,
         // As of `rgpu profile`: the program ended well.
         _ if failure.code == NOT_MEASURED => failure.exit as u8,
-        _ if failure.code == HangDetection::CODE => ProgramExit::Stalled.status(),
+        _ if failure.code == HangDetection::CODE => ProgramExit::Hung.status(),
         _ => OWN_FAILURE,
     }
 }

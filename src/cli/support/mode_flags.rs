@@ -93,7 +93,7 @@ pub(in crate::cli) fn check(args: &ProfileArgs, mode: ProfileMode) -> Result<()>
     let program_flags = [
         ("--after", args.window.after.is_some()),
         ("--for", args.window.end.is_some()),
-        ("--stall", args.window.stall.is_some()),
+        ("--hang", args.window.hang.is_some()),
     ];
     if let (Some((flag, _)), Some(_)) =
         (program_flags.iter().find(|(_, given)| *given), &args.kernel)

@@ -315,11 +315,11 @@ pub(in crate::cli) struct WindowArgs {
 
     /// Stop the program as Ctrl-C does once it has printed nothing for this time, and name its ranks,
     /// their last collective and their stacks; what was measured is kept
-    #[arg(long, value_name = "TIME", value_parser = stall_seconds)]
-    pub stall: Option<u64>,
+    #[arg(long, alias = "stall", value_name = "TIME", value_parser = hang_seconds)]
+    pub hang: Option<u64>,
 }
 
-fn stall_seconds(text: &str) -> Result<u64, String> {
+fn hang_seconds(text: &str) -> Result<u64, String> {
     match whole_seconds(text)? {
         0 => Err("write at least 1s".to_owned()),
         seconds => Ok(seconds),

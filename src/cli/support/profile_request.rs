@@ -237,7 +237,7 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
         request.timeout_s = request.timeout_s.max(budget_s.saturating_mul(2));
     }
     request.window =
-        Window { after_s: args.window.after, end: args.window.end, stall_s: args.window.stall };
+        Window { after_s: args.window.after, end: args.window.end, hang_s: args.window.hang };
     if let Some(stop_s) = request.window.stop_s() {
         // The step's time limit must leave time to write the report.
         request.timeout_s = request.timeout_s.saturating_add(stop_s);
@@ -315,9 +315,9 @@ fn node_count(args: &ProfileArgs, target: &Target) -> Result<u32> {
         _ if args.ranks.is_some() => {
             refused("`--ranks` cannot be used with `--nodes`, which records all ranks")
         }
-        _ if args.window.stall.is_some() => refused(
-            "`--stall` cannot be used with `--nodes`: it looks at the processes of one node",
-        ),
+        _ if args.window.hang.is_some() => {
+            refused("`--hang` cannot be used with `--nodes`: it looks at the processes of one node")
+        }
         Some(GpuSelection::Indexes(_)) => {
             refused("with `--nodes`, `--gpus` is the number of GPUs of each node, or `all`")
         }

@@ -10,7 +10,7 @@ const LATE_CAUSES = {
 /** Which rank the others wait for, how long, and why. */
 function stragglerText(straggler) {
   return el("p", { class: "lead" }, "The others wait for ", el("strong", null, "rank " + straggler.rank),
-    `: after start-up it came last to ${plural(straggler.last, "collective")}, ${duration(straggler.late_ns)} late in total. Why: `,
+    `: after start-up it came last to ${plural(straggler.times_last, "collective")}, ${duration(straggler.late_ns)} late in total. Why: `,
     LATE_CAUSES[straggler.cause] || words(straggler.cause), straggler.region && [" in ", el("code", null, straggler.region)],
     straggler.kernel && [", most of it in ", kernelName(straggler.kernel)], ".");
 }
@@ -35,7 +35,7 @@ function ranksCard(ranks) {
       { label: "copies", num: true, cell: time => time.copy_ns ? share(time.copy_ns, time.span_ns) : null },
       { label: "idle", num: true, cell: time => share(time.idle_ns, time.span_ns) },
       { label: "waited", num: true, cell: time => duration(time.waited_ns) },
-      { label: "came last", num: true, cell: time => ranks.collectives.length ? count(stragglers.has(time.rank) ? stragglers.get(time.rank).last : 0) : null },
+      { label: "came last", num: true, cell: time => ranks.collectives.length ? count(stragglers.has(time.rank) ? stragglers.get(time.rank).times_last : 0) : null },
       { label: "late", num: true, cell: time => stragglers.has(time.rank) ? duration(stragglers.get(time.rank).late_ns) : null },
     ], rows),
     el("p", { class: "note" }, "Shares are of the rank's own span, from its first to its last event, with start-up; the report's headline leaves out start-up. Compute, exposed communication, copies and idle add up to the span. Overlap is the share of communication beside which kernels computed. Came last and late are of the collectives after start-up.",

@@ -139,7 +139,7 @@ function followRun(id, box) {
 /** What each event of a run says; `null` where the step's own line says it. The fields come from the host. */
 const EVENT_TEXTS = {
   started: () => "the job has started",
-  queued: event => `waits for the GPU at position ${event.place}, held by ${event.holder}`,
+  queued: event => `waits for the GPU at position ${event.position}, held by ${event.holder}`,
   gpu_locked: event => `has GPU ${event.index} (${event.name}) for itself`,
   gpu_released: () => "the GPU is free for others",
   step_started: event => event.title,

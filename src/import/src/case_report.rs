@@ -24,7 +24,10 @@ use rgpu_model::sanitizer::{SanitizerCause, SanitizerResult};
 pub(super) const IMPORTER: Importer = Importer {
     kind: ArtifactKind::CaseReport,
     recognises: |name, head| {
-        name.ends_with(".json") && head.starts_with(b"{") && contains(head, b"\"data_sets\"")
+        name.ends_with(".json")
+            && head.starts_with(b"{")
+            && contains(head, b"\"abi\"")
+            && contains(head, b"\"runner\"")
     },
     import: |source| {
         let bytes = source.bytes()?;
@@ -45,14 +48,14 @@ const VALUE_BYTES: usize = 32;
 #[derive(Deserialize)]
 struct CaseTexts<'a> {
     #[serde(borrow, default)]
-    data_sets: Vec<&'a RawValue>,
+    cases: Vec<&'a RawValue>,
 }
 
 /// Checks that the values of a report fit into memory before they are made.
 fn check_size(bytes: &[u8]) -> Result<(), JsonOverBudget> {
     let mut budget = MemoryBudget::of(bytes.len());
     // A report of another form has no cases, and the typed reader says what is wrong with it.
-    let cases = serde_json::from_slice::<CaseTexts<'_>>(bytes).map_or(0, |all| all.data_sets.len());
+    let cases = serde_json::from_slice::<CaseTexts<'_>>(bytes).map_or(0, |all| all.cases.len());
     budget.take_values("case", cases, CASE_BYTES)?;
     budget.take_json(bytes, OBJECT_BYTES, VALUE_BYTES)
 }
@@ -136,7 +139,7 @@ fn case_result(data: &CaseReport, stopped: bool) -> CaseResult {
             l2_flushed: t.l2_flushed,
             flushed_bytes: t.flushed_bytes,
             wall_ns: t.wall_ns,
-            contents: t.distinct_inputs,
+            distinct_inputs: t.distinct_inputs,
             verified: t.verified,
             repeated: t.repeated,
             sm_mhz: median_sm_mhz(&t.clocks),
@@ -213,7 +216,7 @@ fn correctness(c: &rgpu_case::Correctness) -> Correctness {
         first_wrong: c.outputs.iter().find_map(first_wrong).or(changed),
         bit_equal: Some(c.bit_equal),
         timed_calls: None,
-        timed_contents: None,
+        timed_inputs: None,
         note: if c.outputs.is_empty() {
             "there is no reference to compare with".to_owned()
         } else {

@@ -44,8 +44,7 @@ pub struct Access {
     /// The memory that is accessed, global or shared.
     pub space: Space,
     /// The size of an element.
-    #[serde(rename = "element_bytes")]
-    pub element: ElementSize,
+    pub element_bytes: ElementSize,
     /// Active lanes of each warp, from lane 0.
     pub lanes: i64,
     /// Elements that one instruction accesses for a lane.
@@ -147,7 +146,6 @@ pub struct AccessReport {
     /// Bytes that lanes asked for, of all bytes in the sectors (global memory).
     pub efficiency: Option<f64>,
     /// The first two lanes that cost a sector or a wavefront more than needed.
-    #[serde(rename = "first_offence")]
     pub first_conflict: Option<ConflictPair>,
 }
 
@@ -181,7 +179,7 @@ impl Access {
             Space::Global => 32,
             Space::Shared => 16,
         };
-        let bits = self.vector.checked_mul(self.element.bits())?;
+        let bits = self.vector.checked_mul(self.element_bytes.bits())?;
         let bytes = bits.checked_div(8).filter(|bytes| bytes * 8 == bits)?;
         ((1..=widest).contains(&bytes) && bytes.count_ones() == 1).then_some(bytes)
     }
@@ -196,7 +194,7 @@ pub fn check_access(
     access: Access,
     limits: Limits,
 ) -> Result<AccessReport, AccessError> {
-    let Access { lanes, vector, element, space, swizzle } = access;
+    let Access { lanes, vector, element_bytes: element, space, swizzle } = access;
     if !(1..=32).contains(&lanes) {
         return Err(AccessError::Lanes(lanes));
     }

@@ -27,7 +27,6 @@ pub(super) struct Action {
 /// What a command printed.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "CommandResult")]
 pub(super) struct McpCommandResult {
     /// Name and version of this schema: `rgpu.mcp-command/1`.
     schema: String,

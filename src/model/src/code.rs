@@ -15,7 +15,6 @@ pub const SCHEMA: &str = "rgpu.code/1";
 
 /// Code in the inputs of one command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Code")]
 pub struct CodeDocument {
     /// Name and version of this schema: `rgpu.code/1`.
     pub schema: String,
@@ -130,7 +129,6 @@ pub struct CodeLine {
 /// Number of registers that are live at an instruction, by register file; those that it reads or
 /// writes are included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Lives")]
 pub struct LiveRegisters {
     /// General registers: `R0` …
     pub registers: u32,

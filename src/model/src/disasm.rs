@@ -15,7 +15,6 @@ pub const SCHEMA: &str = "rgpu.disasm/1";
 
 /// All inputs of one command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Disasm")]
 pub struct DisasmDocument {
     /// Name and version of this schema: `rgpu.disasm/1`.
     pub schema: String,
@@ -276,7 +275,6 @@ pub struct Hunk {
 /// How similar the code of two kernels is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "Sameness")]
 pub enum CodeSimilarity {
     /// Every bit is the same.
     Identical,

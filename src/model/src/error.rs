@@ -92,7 +92,6 @@ pub enum Side {
 /// Where the failure happened. Each field is present if it is known.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "FailurePlace")]
 pub struct FailureContext {
     /// The remote's name, if a remote is concerned.
     pub host: Option<String>,

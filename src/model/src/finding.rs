@@ -94,7 +94,6 @@ pub struct Finding {
 /// Time that acting on a finding could give back. It is an upper bound from the finding's own
 /// numbers. Times of several findings can overlap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Stake")]
 pub struct PotentialGain {
     /// Nanoseconds that it could give back.
     pub ns: u64,

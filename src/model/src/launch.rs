@@ -155,7 +155,6 @@ impl Roof {
 /// A warp stall reason.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Stall")]
 pub struct StallReason {
     /// NVIDIA's name without prefix and suffix: `long_scoreboard`.
     pub reason: String,

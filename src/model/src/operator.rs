@@ -51,7 +51,6 @@ impl Operator {
 
 /// A Python function in which an operator was called.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "OperatorPlace")]
 pub struct CallSite {
     /// File, line of the function's `def`, and name: `net.py(9): forward`; code outside of functions
     /// has no line: `train.py: <module>`.

@@ -276,9 +276,9 @@ pub struct Timing {
     /// GPU is idle again; median of a few calls made before the samples. If it is far above
     /// `median_ns`, the kernel does work that the events do not cover, or its launch is slow.
     pub wall_ns: Option<f64>,
-    /// Number of distinct input data sets over the timed calls; equals the number of calls if each
+    /// Number of distinct inputs over the timed calls; equals the number of calls if each
     /// got its own data.
-    pub contents: Option<u64>,
+    pub distinct_inputs: Option<u64>,
     /// Number of timed calls whose outputs were compared with the reference's outputs for the same
     /// inputs; absent if none were.
     pub verified: Option<u64>,
@@ -422,8 +422,8 @@ pub struct Correctness {
     /// Number of timed calls whose outputs were compared with the reference, not counted in
     /// `checked`.
     pub timed_calls: Option<u64>,
-    /// Number of distinct input data sets over those timed calls.
-    pub timed_contents: Option<u64>,
+    /// Number of distinct inputs over those timed calls.
+    pub timed_inputs: Option<u64>,
     /// The reference and tolerance used, or the reason why nothing was checked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,

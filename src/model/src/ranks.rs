@@ -107,7 +107,6 @@ pub struct RankTime {
     /// The part of `communication_ns` in which its collectives waited for a later rank.
     pub waited_ns: u64,
     /// Number of collectives to which it came last by more than the clock can err.
-    #[serde(rename = "last")]
     pub times_last: u64,
     /// By how much it came last to these in total, in nanoseconds.
     pub late_ns: u64,
@@ -185,7 +184,6 @@ pub struct Straggler {
     /// Number of the rank.
     pub rank: u32,
     /// Number of collectives to which it came last.
-    #[serde(rename = "last")]
     pub times_last: u64,
     /// By how much in total, in nanoseconds.
     pub late_ns: u64,

@@ -256,7 +256,6 @@ pub struct WaitSum {
 /// Gaps of one cause that end in one region with one kernel.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "IdlePlace")]
 pub struct IdleGroup {
     /// The cause of the time counted here.
     pub cause: WaitCause,

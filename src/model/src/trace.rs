@@ -58,7 +58,6 @@ pub struct Trace {
 /// One piece of work on the GPU.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Work")]
 pub struct TraceWork {
     /// The kind of GPU work.
     pub kind: TraceWorkKind,
@@ -112,7 +111,6 @@ pub struct TraceRegion {
 /// Kinds of GPU work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "WorkKind")]
 pub enum TraceWorkKind {
     /// A kernel launch.
     Kernel,
@@ -184,7 +182,6 @@ pub struct HostEvent {
 
 /// Number of events that are not listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Cut")]
 pub struct UnlistedEvents {
     /// GPU work left out.
     #[serde(default)]

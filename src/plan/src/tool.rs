@@ -46,6 +46,7 @@ pub use plan::dsl_layouts::{DslLayouts, LAYOUTS_STEP, LayoutQuestions};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
 pub use plan::gpu_selection::GpuSelection;
+pub use plan::hang::add_hang_detection;
 pub use plan::harness::HARNESS;
 pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
 pub use plan::ladder::{PLAIN_STEP, runs_python};
@@ -66,7 +67,6 @@ pub use plan::request::{
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
-pub use plan::stall::add_hang_detection;
 pub use plan::wheels::{CUTE, NVCC, TRITON, WheelNvcc, Wheels};
 pub use plan::{check, check_launcher, plan};
 

@@ -17,7 +17,6 @@ use crate::kernel::{
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-#[schemars(rename = "Kind")]
 pub enum MeasurementKind {
     /// One kernel.
     Kernel,

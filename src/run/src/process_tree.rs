@@ -80,7 +80,7 @@ mod other {
     }
 
     pub fn end_descendants<E>(
-        _guard: Option<i32>,
+        _watchdog: Option<i32>,
         _signals: &[Signal],
         _wait: impl FnMut(Option<Duration>) -> Result<Children, E>,
     ) -> Result<BTreeSet<i32>, E> {

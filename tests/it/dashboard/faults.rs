@@ -107,7 +107,7 @@ fn actions_need_the_page_and_show_the_command_that_they_run() {
     }
     let shown = json!({"action": {"do": "requeue", "entry": 1}, "show_only": true});
     let (status, result) = dashboard.act(&shown);
-    assert_eq!((status, &result["state"]), (200, &json!("shown")));
+    assert_eq!((status, &result["state"]), (200, &json!("not_started")));
     assert_eq!(result["command"], "rgpu queue requeue 1");
     assert_eq!(dashboard.get("/queue/1")["entry"]["state"], "failed");
     let (status, result) = dashboard.act(&requeue);

@@ -178,7 +178,7 @@ fn a_program_that_is_not_there_and_a_folder_that_is_gone_are_reasons() {
 fn a_command_without_output_is_reported() {
     let queue = TestQueue::new();
     let id = queue.add("-- sh -c 'until test -e go; do sleep 0.05; done'");
-    let mut runner = queue.laptop.start("queue run --once --stall 500ms");
+    let mut runner = queue.laptop.start("queue run --once --hang 500ms");
     let stderr = BufReader::new(runner.stderr.take().unwrap());
     let mut said = stderr.lines().map_while(Result::ok);
     let is_report = |line: &String| line.contains("has had no output for");

@@ -195,7 +195,7 @@ fn several_nodes_are_refused_where_they_mean_nothing() {
         ("--mode nsys --remote local", "`--nodes` needs a cluster of Slurm"),
         ("--mode ncu --remote cluster", "it belongs to mode `nsys`"),
         ("--mode nsys --remote cluster --ranks 0", "records all ranks"),
-        ("--mode nsys --remote cluster --stall 1m", "the processes of one node"),
+        ("--mode nsys --remote cluster --hang 1m", "the processes of one node"),
         ("--mode nsys --remote cluster --gpus 0,1", "the number of GPUs of each node"),
         ("--mode ncu --regions A --remote cluster", "it belongs to mode `nsys`"),
     ] {

@@ -52,7 +52,7 @@ pub(crate) struct GpuLock(Vec<(String, File)>);
 impl Drop for GpuLock {
     fn drop(&mut self) {
         for (_, lock) in &self.0 {
-            // The guard shares these open files, so closing ours would not release the locks.
+            // The watchdog shares these open files, so closing ours would not release the locks.
             let _ = rustix::fs::flock(lock, FlockOperation::Unlock);
         }
     }
@@ -140,9 +140,9 @@ impl Supervisor {
             self.emit(EventBody::GpuLocked { uuid: uuid.clone(), index, name })?;
         }
         let lock = GpuLock(held);
-        // The guard holds the locks too: if this process is killed, its programs still use the GPU
-        // until the guard has ended them.
-        self.guard_with(lock.files())?;
+        // The watchdog holds the locks too: if this process is killed, its programs still use the GPU
+        // until the watchdog has ended them.
+        self.replace_watchdog(lock.files())?;
         if let Err(failure) = gpu_setting::undo_left(self.folder.root(), &lock.uuids()) {
             self.warn("gpu_not_restored", gpu_setting::left_not_restored(&failure))?;
         }

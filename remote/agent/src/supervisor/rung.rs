@@ -22,7 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 
 use super::capture::{Excerpt, Masker, StreamLog};
 use super::environment::Environment;
-use super::guard::GuardProcess;
+use super::watchdog::WatchdogProcess;
 use super::{EarlyEnd, StopReason, Supervisor, unkillable};
 use crate::process::{self, Children};
 use crate::terminal;
@@ -50,7 +50,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) env: &'a Environment,
     pub(crate) folder: &'a Path,
     pub(crate) stop: Option<&'a Stop>,
-    pub(crate) stall: Option<&'a HangDetection>,
+    pub(crate) hang: Option<&'a HangDetection>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub(crate) struct ProgramResult {
     /// Whether the plan's [`Stop`] or [`HangDetection`] ended the program.
     pub(crate) stopped: bool,
     /// The program's activity when it had printed nothing for too long; `None` if it printed in time.
-    pub(crate) stall: Option<String>,
+    pub(crate) hang: Option<String>,
     /// The number of dropped bytes if it printed more than the step may; `None` if it did not.
     pub(crate) dropped_beyond_limit: Option<u64>,
     pub(crate) seconds: f64,
@@ -101,8 +101,8 @@ struct Running {
     last_output: Instant,
     /// When the last small read happened.
     last_small_read: Option<Instant>,
-    /// Process id of the guard, a child of ours that is not part of the job.
-    guard: Option<i32>,
+    /// Process id of the watchdog, a child of ours that is not part of the job.
+    watchdog: Option<i32>,
 }
 
 impl Supervisor {
@@ -120,10 +120,10 @@ impl Supervisor {
             Ok(running) => running,
             Err(e) => return Ok(Err(e)),
         };
-        running.guard = self.guard.as_ref().map(GuardProcess::pid);
+        running.watchdog = self.watchdog.as_ref().map(WatchdogProcess::pid);
         let mut timed_out = false;
         let mut stopping = launch.stop.map(|stop| Stopping::new(stop, start));
-        let mut stall = None;
+        let mut hang = None;
         while running.status.is_none() {
             if let Err(early_end) = self.check_stop() {
                 // After a user's Ctrl-C, a program expects SIGINT first.
@@ -146,20 +146,21 @@ impl Supervisor {
                 self.end_tree(step, &mut running, &[Signal::TERM])?;
                 break;
             }
-            let until_guarded = self.guard();
-            running.guard = self.guard.as_ref().map(GuardProcess::pid);
-            let mut until_stalled = left;
-            if let (Some(limits), None) = (launch.stall, &stall) {
+            let until_watchdog = self.start_watchdog_when_due();
+            running.watchdog = self.watchdog.as_ref().map(WatchdogProcess::pid);
+            let mut until_hung = left;
+            if let (Some(limits), None) = (launch.hang, &hang) {
                 let quiet = Duration::from_secs(limits.quiet_s);
-                until_stalled = quiet.saturating_sub(running.last_output.elapsed());
-                if until_stalled.is_zero() {
-                    let text = self.describe_stall(limits, running.guard, launch.env)?;
-                    stall = Some(text);
+                until_hung = quiet.saturating_sub(running.last_output.elapsed());
+                if until_hung.is_zero() {
+                    let text = self.describe_hang(limits, running.watchdog, launch.env)?;
+                    hang = Some(text);
                     stopping = Some(Stopping::now(&limits.spare));
                 }
             }
-            let until_signal = stopping.as_mut().map_or(left, |s| s.signal_if_due(running.guard));
-            let limit = left.min(until_guarded).min(until_signal).min(until_stalled);
+            let until_signal =
+                stopping.as_mut().map_or(left, |s| s.signal_if_due(running.watchdog));
+            let limit = left.min(until_watchdog).min(until_signal).min(until_hung);
             self.pump(step, &mut running, limit)?;
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -180,7 +181,7 @@ impl Supervisor {
             signal: status.and_then(WaitStatus::terminating_signal),
             timed_out,
             stopped: stopping.is_some_and(|stopping| stopping.started),
-            stall,
+            hang,
             dropped_beyond_limit,
             seconds,
             stdout,
@@ -366,7 +367,7 @@ impl Supervisor {
         running: &mut Running,
         signals: &[Signal],
     ) -> Result<(), EarlyEnd> {
-        let left = process::end_descendants(running.guard, signals, |limit| {
+        let left = process::end_descendants(running.watchdog, signals, |limit| {
             match limit {
                 Some(limit) => {
                     self.pump(step, running, limit)?;
@@ -405,7 +406,7 @@ impl<'a> Stopping<'a> {
     }
 
     /// Sends the next signal to the program if it is time. Returns the time until the one after it.
-    fn signal_if_due(&mut self, guard: Option<i32>) -> Duration {
+    fn signal_if_due(&mut self, watchdog: Option<i32>) -> Duration {
         let left = self.due.saturating_duration_since(Instant::now());
         if !left.is_zero() {
             return left;
@@ -413,7 +414,7 @@ impl<'a> Stopping<'a> {
         let Some(signal) = self.signals.next() else { return STOP_GRACE };
         self.started = true;
         self.due = Instant::now() + STOP_GRACE;
-        let mut program = process::own_descendants(guard);
+        let mut program = process::own_descendants(watchdog);
         program.spare(self.spare);
         process::signal_all(&program, *signal);
         STOP_GRACE
@@ -428,8 +429,8 @@ fn reap(running: &mut Running) {
         }
     });
     if running.status.is_some() {
-        let guarded = running.guard.is_some() && running.children == Children::Some;
-        if guarded && process::own_descendants(running.guard).pids.is_empty() {
+        let is_watched = running.watchdog.is_some() && running.children == Children::Some;
+        if is_watched && process::own_descendants(running.watchdog).pids.is_empty() {
             running.children = Children::None;
         }
         // A pidfd of an ended process is always ready.
@@ -497,7 +498,7 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
         pipes,
         last_output: Instant::now(),
         last_small_read: None,
-        guard: None,
+        watchdog: None,
     })
 }
 

@@ -60,12 +60,12 @@ pub(crate) fn judge(
             None => (String::new(), String::new(), RungVerdict::Succeeded),
         },
     };
-    if let Some(stall) = &result.stall {
-        notes.push((HangDetection::CODE.to_owned(), stall.clone()));
+    if let Some(hang) = &result.hang {
+        notes.push((HangDetection::CODE.to_owned(), hang.clone()));
         // A program that hangs would hang on every rung.
         if verdict != RungVerdict::Succeeded {
             (code, verdict) = (HangDetection::CODE.to_owned(), RungVerdict::Stop);
-            message = cut(stall);
+            message = cut(hang);
         }
     }
     if let Some(dropped) = result.dropped_beyond_limit {

@@ -103,7 +103,7 @@ impl Supervisor {
             env: &env,
             folder: &folder,
             stop: rung.stop.as_ref(),
-            stall: rung.stall.as_ref(),
+            hang: rung.hang.as_ref(),
         };
         let result = match self.run_program(step, &launch, secrets) {
             Err(stopped @ EarlyEnd::Stop(_)) => {

@@ -461,7 +461,7 @@ fn a_gpu_of_a_killed_supervisor_is_free_once_its_programs_are_gone() {
     while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { .. })) {
         waiting.read_into(&mut wait_story);
     }
-    // No client follows the job, so only the guard notices.
+    // No client follows the job, so only the watchdog notices.
     holder.cut();
     let pid = host.supervisor("holder").to_string();
     Command::new("kill").args(["-9", &pid]).status().unwrap();
@@ -511,7 +511,7 @@ fn a_change_of_a_gpu_is_undone_after_its_supervisor_and_even_its_guard_were_kill
         let pids = pids.iter().map(ToString::to_string);
         assert!(Command::new("kill").arg("-9").args(pids).status().unwrap().success());
     };
-    for (job, with_guard) in [("alone", false), ("both", true)] {
+    for (job, with_watchdog) in [("alone", false), ("both", true)] {
         let host = Host::new();
         let shared = tempfile::tempdir().unwrap();
         let log = shared.path().join("log");
@@ -520,12 +520,12 @@ fn a_change_of_a_gpu_is_undone_after_its_supervisor_and_even_its_guard_were_kill
         client.until_output(&mut JobOutput::default(), "main", "up");
         let supervisor = host.supervisor(job);
         client.cut();
-        let guards = living(&format!("guard\0{}", host.job(job).display()));
-        assert_eq!(guards.len(), 1, "{guards:?}");
+        let watchdogs = living(&format!("watchdog\0{}", host.job(job).display()));
+        assert_eq!(watchdogs.len(), 1, "{watchdogs:?}");
         let read = || std::fs::read_to_string(&log).unwrap();
         assert_eq!(read(), format!("lock {A}\n"));
-        if with_guard {
-            kill(&[guards[0], supervisor]);
+        if with_watchdog {
+            kill(&[watchdogs[0], supervisor]);
             // The next agent that sees the job undoes it.
             let mut other = host.connect();
             other.attach(job, 1, Vec::new());

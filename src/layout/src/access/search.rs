@@ -17,8 +17,7 @@ pub struct StoreTile {
     /// Columns of the tile.
     pub columns: i64,
     /// The size of an element.
-    #[serde(rename = "element_bytes")]
-    pub element: ElementSize,
+    pub element_bytes: ElementSize,
     /// Elements from one row of the matrix to the next.
     pub leading: i64,
     /// Threads, a multiple of 32.
@@ -132,7 +131,7 @@ fn candidate(
 ) -> Option<StoreCandidate> {
     let access = Access {
         space: Space::Global,
-        element: tile.element,
+        element_bytes: tile.element_bytes,
         lanes: 32,
         vector,
         swizzle: Swizzle::default(),

@@ -22,7 +22,8 @@ fn swizzled(
     swizzle: &str,
 ) -> AccessReport {
     let swizzle: Swizzle = swizzle.parse().unwrap();
-    let access = Access { space, element: element(element_bytes), lanes: 32, vector, swizzle };
+    let access =
+        Access { space, element_bytes: element(element_bytes), lanes: 32, vector, swizzle };
     check_access(&layout(text), access, Limits::default()).unwrap()
 }
 
@@ -96,7 +97,7 @@ fn vectors_must_be_aligned_and_whole() {
     assert_eq!(report.requests, 16);
     let access = |lanes, vector, element_bytes| Access {
         space: Space::Shared,
-        element: element(element_bytes),
+        element_bytes: element(element_bytes),
         lanes,
         vector,
         swizzle: Swizzle::default(),
@@ -122,7 +123,7 @@ fn the_search_ranks_by_traffic_not_by_contiguity_of_a_thread() {
     let tile = StoreTile {
         rows: 128,
         columns: 128,
-        element: element(2),
+        element_bytes: element(2),
         leading: 4096,
         threads: 128,
         vectors: vec![1, 2, 4, 8, 16],
@@ -138,7 +139,7 @@ fn the_search_ranks_by_traffic_not_by_contiguity_of_a_thread() {
     let direct = found.iter().find(|c| c.direct && c.vector == 8).unwrap();
     assert_eq!(direct.efficiency, 0.5);
     assert!(found.windows(2).all(|pair| pair[0].sectors <= pair[1].sectors));
-    let f32 = StoreTile { element: element(4), ..tile.clone() };
+    let f32 = StoreTile { element_bytes: element(4), ..tile.clone() };
     let found = search_stores(&f32, Limits::default()).unwrap();
     assert_eq!(found.iter().map(|c| c.vector).max(), Some(8));
     // Each thread has a row only where 128 threads read 128 rows.
@@ -161,7 +162,7 @@ fn global_memory_has_accesses_of_32_bytes_since_sm_100() {
     assert_eq!(check("32:12", Space::Global, 4, 8).misaligned.map(|at| at.lane), Some(1));
     let access = |space, vector| Access {
         space,
-        element: element(4),
+        element_bytes: element(4),
         lanes: 32,
         vector,
         swizzle: Swizzle::default(),

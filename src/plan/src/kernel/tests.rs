@@ -50,7 +50,7 @@ fn every_worked_kernel_has_a_value_for_every_named_size() {
 }
 
 #[test]
-fn a_data_set_holds_numbers_only() {
+fn a_case_holds_numbers_only() {
     let sets = vecadd().cases(&Selection::Given(vec!["n=1000; 4096*2".into()])).unwrap();
     let names: Vec<_> = sets.iter().map(|set| set.name.as_str()).collect();
     assert_eq!(names, ["n=1000", "n=8192"]);

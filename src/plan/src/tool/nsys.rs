@@ -263,8 +263,7 @@ pub(super) fn command_line(
         Some(WindowEnd::Range) => "--capture-range-end=stop-shutdown",
         _ => "--capture-range-end=stop",
     };
-    if window.stall_s.is_some() && trace != NsysTraces::Nvtx && !passes(&["--cuda-flush-interval"])
-    {
+    if window.hang_s.is_some() && trace != NsysTraces::Nvtx && !passes(&["--cuda-flush-interval"]) {
         // A rank that waits on the GPU has to be killed, and takes with it what it has not saved.
         command.push(format!("--cuda-flush-interval={FLUSH_INTERVAL_MS}").into());
     }

@@ -112,7 +112,7 @@ pub fn listings(
         artifacts: vec![ArtifactSpec { path: LISTINGS.to_owned(), kind: "listings".to_owned() }],
         loses: String::new(),
         stop: None,
-        stall: None,
+        hang: None,
     };
     let step = Step {
         id: NVDISASM_STEP_ID.to_owned(),

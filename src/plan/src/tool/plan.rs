@@ -30,6 +30,7 @@ pub(crate) mod dsl_layouts;
 pub(crate) mod facts;
 pub(crate) mod filter;
 pub(crate) mod gpu_selection;
+pub(crate) mod hang;
 pub(crate) mod harness;
 pub(crate) mod host_tool;
 pub(crate) mod ladder;
@@ -51,7 +52,6 @@ pub(crate) mod rungs;
 mod runner_input;
 mod sanitizer_steps;
 pub(crate) mod sections;
-pub(crate) mod stall;
 mod torch_hook;
 pub(crate) mod wheels;
 
@@ -110,8 +110,8 @@ pub fn plan(
             let mut draft = Planner::new(request, facts, binaries, gpu).program(program)?;
             draft.plan.title = format!("profile {name} ({})", request.mode);
             draft.files.extend(program.files.iter().cloned());
-            if let Some(quiet_s) = request.window.stall_s {
-                stall::add_hang_detection(&mut draft.plan.steps, quiet_s, stall::runs_program);
+            if let Some(quiet_s) = request.window.hang_s {
+                hang::add_hang_detection(&mut draft.plan.steps, quiet_s, hang::runs_program);
             }
             draft
         }

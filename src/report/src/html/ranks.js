@@ -111,7 +111,7 @@ function ranks() {
     { label: "idle", num: true, cell: r => share(r.idle_ns, r.span_ns), key: r => r.idle_ns },
     { label: "causes of idle time", cell: r => r.idle.map(i => `${words(i.cause)} ${duration(i.total_ns)}`).join(", ") },
     { label: "waited for a rank", num: true, cell: r => duration(r.waited_ns), key: r => r.waited_ns },
-    { label: "came last", num: true, cell: r => count(r.last), key: r => r.last },
+    { label: "came last", num: true, cell: r => count(r.times_last), key: r => r.times_last },
   ], of.ranks, { label: "ranks" });
   const sums = of.collectives.length ? table([
     { label: "collective", cell: c => words(c.operation), key: c => c.operation },

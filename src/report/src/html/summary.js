@@ -149,5 +149,5 @@ function ladder() {
       el("span", { class: "dot", "aria-hidden": "true" }, r.ok ? "✓" : "✕"),
       el("div", null, el("b", null, r.rung), " ", el("span", { class: "dim" }, r.step), " ",
         el("span", { class: "badge " + (r.ok ? "good" : "bad") }, r.ok ? "worked" : words(r.code || "given up")),
-        r.words ? el("p", null, said(r.words)) : null)))));
+        r.message ? el("p", null, said(r.message)) : null)))));
 }

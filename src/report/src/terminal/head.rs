@@ -136,7 +136,7 @@ pub(super) fn timing_text(t: &Timing) -> String {
     }
     if t.verified.is_some_and(|calls| calls >= t.samples) {
         text += ", every output compared";
-        if t.verified == t.contents {
+        if t.verified == t.distinct_inputs {
             text += " with fresh data for each call";
         }
     }
@@ -243,8 +243,8 @@ fn correctness_text(c: &Correctness) -> String {
         Some(false) => text += ", two calls differ",
         None => {}
     }
-    if let (Some(calls), Some(contents)) = (c.timed_calls, c.timed_contents) {
-        text += &format!("; {calls} timed calls on {contents} sets of data compared too");
+    if let (Some(calls), Some(inputs)) = (c.timed_calls, c.timed_inputs) {
+        text += &format!("; {calls} timed calls on {inputs} sets of data compared too");
     }
     text
 }

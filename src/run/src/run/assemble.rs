@@ -97,7 +97,7 @@ pub(super) struct ProfileBuilder {
     /// Code and text of why a run under CUPTI brought only ranges.
     ranges_alone: Option<(&'static str, String)>,
     /// Whether the program of the job that is being added was stopped because it hung.
-    has_stalled: bool,
+    has_hung: bool,
     /// Why the torch trace of a process without GPU work would be refused.
     torch_without_gpu: Option<String>,
     /// Whether the torch trace of another process has GPU work.
@@ -261,7 +261,7 @@ impl ProfileBuilder {
         if self.profile.device.is_none() && !self.profile.host.as_ref().is_some_and(listed) {
             self.profile.device.clone_from(&end.gpu_name);
         }
-        self.has_stalled = end.rungs.iter().any(program_error::has_stalled);
+        self.has_hung = end.rungs.iter().any(program_error::has_hung);
         let mut refused = None;
         for file in &end.files {
             self.profile.artifacts.retain(|a| a.path != file.artifact.path);
@@ -451,7 +451,7 @@ impl ProfileBuilder {
                     self.add(imported, None);
                     return None;
                 }
-                if self.has_stalled && code == NO_GPU_ROWS {
+                if self.has_hung && code == NO_GPU_ROWS {
                     // The ranges and calls before the hang are all that the tool has kept.
                     self.add(imported, None);
                     self.profile.gaps.push(Gap { code: code.to_owned(), text });

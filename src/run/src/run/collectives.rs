@@ -109,7 +109,7 @@ pub async fn measure_collectives(
             let what = match end {
                 ProgramExit::Exit(status) => format!("it ended with status {status}"),
                 ProgramExit::Signal(number) => format!("it was ended by {}", super::signal(number)),
-                ProgramExit::TimedOut | ProgramExit::Stalled => {
+                ProgramExit::TimedOut | ProgramExit::Hung => {
                     format!("it was stopped after {} s", TIMEOUT.as_secs())
                 }
             };

@@ -9,7 +9,7 @@ use super::job::{self, HOST_TAKEN, HostFile, JobResult, RunContext, cancelled};
 use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::outcome::{self, EXEC_STEP};
 use super::pass_planner::NextStep;
-use super::program_error::has_stalled;
+use super::program_error::has_hung;
 use crate::store::RunRecord;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::exec::WORK_FOLDER;
@@ -34,7 +34,7 @@ pub struct ExecRequest {
     /// The standard input of the program.
     pub stdin: Stdin,
     /// Seconds without output after which the program counts as hung; `None`: no limit.
-    pub stall_s: Option<u64>,
+    pub hang_s: Option<u64>,
     /// Bytes of each output stream to keep; `None` for the default.
     pub log_bytes: Option<u64>,
     /// Patterns of files in the working folder to fetch (`--pull`).
@@ -57,7 +57,7 @@ pub enum ProgramExit {
     /// Killed at its time limit.
     TimedOut,
     /// Stopped because it printed nothing for too long.
-    Stalled,
+    Hung,
 }
 
 impl ProgramExit {
@@ -67,7 +67,7 @@ impl ProgramExit {
         match self {
             Self::Exit(n) => (n & 0xff) as u8,
             Self::Signal(n) => (128 + (n & 0x7f)) as u8,
-            Self::TimedOut | Self::Stalled => 124,
+            Self::TimedOut | Self::Hung => 124,
         }
     }
 }
@@ -115,11 +115,11 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
             artifacts: pull_specs(&request.pull),
             loses: String::new(),
             stop: None,
-            stall: None,
+            hang: None,
         }],
     };
     let mut steps: Vec<Step> = program.prepare.iter().cloned().chain([step]).collect();
-    if let Some(quiet_s) = request.stall_s {
+    if let Some(quiet_s) = request.hang_s {
         add_hang_detection(&mut steps, quiet_s, |id| id == EXEC_STEP);
     }
     let plan = Plan {
@@ -286,7 +286,7 @@ fn program_end(link: &HostLink, end: &JobResult) -> Result<ProgramExit> {
             Err(outcome::failure(link.remote(), end))
         }
         (_, Some(record)) if record.code == "timeout" => Ok(ProgramExit::TimedOut),
-        (_, Some(record)) if has_stalled(record) => Ok(ProgramExit::Stalled),
+        (_, Some(record)) if has_hung(record) => Ok(ProgramExit::Hung),
         (_, Some(RungRecord { exit: Some(n), .. })) => Ok(ProgramExit::Exit(*n)),
         (_, Some(RungRecord { signal: Some(n), .. })) => Ok(ProgramExit::Signal(*n)),
         _ => Err(outcome::failure(link.remote(), end)),

@@ -39,7 +39,6 @@ struct StoredFailure {
     key: String,
     rung: RungId,
     code: String,
-    #[serde(rename = "words")]
     message: String,
     at_s: i64,
 }

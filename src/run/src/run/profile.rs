@@ -195,7 +195,7 @@ impl PlanDriver for ProfileDriver<'_> {
             return Ok(NextStep::End);
         }
         // No other plan is sent: the program would hang again.
-        if let Some(failure) = program_error::stall_failure(&result, session.link.remote()) {
+        if let Some(failure) = program_error::hang_failure(&result, session.link.remote()) {
             self.builder.program_failure = Some(failure);
             self.builder.job = Some(result);
             return Ok(NextStep::End);

@@ -126,13 +126,13 @@ pub(super) fn find<'r>(request: &Request, result: &'r JobResult) -> Option<&'r R
 }
 
 /// Whether a program was stopped because it printed nothing for too long.
-pub(super) fn has_stalled(record: &RungRecord) -> bool {
+pub(super) fn has_hung(record: &RungRecord) -> bool {
     record.notes.iter().any(|(code, _)| code == HangDetection::CODE)
 }
 
 /// The failure of a job whose program hung. `None` if none did.
-pub(super) fn stall_failure(result: &JobResult, remote: &dyn Remote) -> Option<Failure> {
-    let record = result.rungs.iter().rev().find(|record| has_stalled(record))?;
+pub(super) fn hang_failure(result: &JobResult, remote: &dyn Remote) -> Option<Failure> {
+    let record = result.rungs.iter().rev().find(|record| has_hung(record))?;
     let (_, text) = record.notes.iter().find(|(code, _)| code == HangDetection::CODE)?;
     let failure =
         Failure::new(Exit::Kernel, HangDetection::CODE, "the program hung and was stopped")
@@ -140,7 +140,7 @@ pub(super) fn stall_failure(result: &JobResult, remote: &dyn Remote) -> Option<F
             .host(remote.name(), remote.transport())
             .step(&record.step)
             .cause(text.replace("; ", "\n"))
-            .hint("`--stall` has the time without output after which a program counts as hung");
+            .hint("`--hang` has the time without output after which a program counts as hung");
     Some(failure)
 }
 

@@ -41,7 +41,7 @@ pub struct RunnerOptions {
     /// Whether it ends when no entry waits or runs.
     pub once: bool,
     /// A running entry without output for this long is reported once.
-    pub stall_after: Duration,
+    pub silent_after: Duration,
 }
 
 /// Something that the runner reports.
@@ -64,7 +64,7 @@ pub enum RunnerEvent {
     /// An entry ended, or waits again.
     Ended(Box<Entry>),
     /// A running entry has had no output for a while.
-    Stalled {
+    Silent {
         /// The number of the entry without output.
         entry: i64,
         /// How long it has written nothing.
@@ -110,7 +110,7 @@ struct Watched {
     attempt: u32,
     log_bytes: u64,
     silent_since: Instant,
-    is_stall_reported: bool,
+    is_silence_reported: bool,
 }
 
 /// The one runner of a queue.
@@ -200,7 +200,7 @@ impl Runner {
                 }
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
-            self.report_stalls(options.stall_after, &mut report);
+            self.report_silence(options.silent_after, &mut report);
         }
     }
 
@@ -317,7 +317,7 @@ impl Runner {
             attempt,
             log_bytes: 0,
             silent_since: Instant::now(),
-            is_stall_reported: false,
+            is_silence_reported: false,
         };
         self.watched.insert(entry, watched);
     }
@@ -383,7 +383,7 @@ impl Runner {
         Ok(())
     }
 
-    fn report_stalls(&mut self, after: Duration, report: &mut impl FnMut(RunnerEvent)) {
+    fn report_silence(&mut self, after: Duration, report: &mut impl FnMut(RunnerEvent)) {
         for (entry, watched) in &mut self.watched {
             let path = self.queue.log_path(*entry, watched.attempt);
             let stat = self.queue.db.files().stat(path).ok().flatten();
@@ -391,12 +391,12 @@ impl Runner {
             if bytes != watched.log_bytes {
                 watched.log_bytes = bytes;
                 watched.silent_since = Instant::now();
-                watched.is_stall_reported = false;
+                watched.is_silence_reported = false;
             }
             let silent = watched.silent_since.elapsed();
-            if silent > after && !watched.is_stall_reported {
-                watched.is_stall_reported = true;
-                report(RunnerEvent::Stalled { entry: *entry, silent });
+            if silent > after && !watched.is_silence_reported {
+                watched.is_silence_reported = true;
+                report(RunnerEvent::Silent { entry: *entry, silent });
             }
         }
     }

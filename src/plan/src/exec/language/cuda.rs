@@ -109,7 +109,7 @@ impl Language for Cuda {
                 artifacts: Vec::new(),
                 loses: String::new(),
                 stop: None,
-                stall: None,
+                hang: None,
             }],
         };
         let (fetch, wheel_files) = wheels.map(|nvcc| (nvcc.step, nvcc.files)).unzip();

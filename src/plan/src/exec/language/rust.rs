@@ -125,7 +125,7 @@ fn add_host_build(
             artifacts: Vec::new(),
             loses: String::new(),
             stop: None,
-            stall: None,
+            hang: None,
         }],
     });
     Ok(())

@@ -263,7 +263,7 @@ fn rung(
         artifacts,
         loses: String::new(),
         stop: None,
-        stall: None,
+        hang: None,
     }
 }
 

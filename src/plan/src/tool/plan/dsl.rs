@@ -211,7 +211,7 @@ impl DslBuild {
             ],
             loses: String::new(),
             stop: None,
-            stall: None,
+            hang: None,
         };
         Step {
             id: "build".to_owned(),

@@ -152,7 +152,7 @@ fn step(python: Arg, report: &str, timeout_s: u64) -> Step {
         artifacts: vec![ArtifactSpec { path: report.to_owned(), kind: ArtifactKind::Dsl.into() }],
         loses: String::new(),
         stop: None,
-        stall: None,
+        hang: None,
     };
     Step {
         id: LAYOUTS_STEP.to_owned(),

@@ -181,7 +181,7 @@ impl HostTool {
             artifacts: Vec::new(),
             loses: String::new(),
             stop: None,
-            stall: None,
+            hang: None,
         };
         let step = Step {
             id: HOST_TOOL_STEP_ID.to_owned(),

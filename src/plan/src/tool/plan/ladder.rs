@@ -298,7 +298,7 @@ impl<'a> LadderBuilder<'a> {
             artifacts,
             loses: info.loses_in(self.request.mode).to_owned(),
             stop: self.stop(info),
-            stall: None,
+            hang: None,
         }
     }
 

@@ -580,6 +580,6 @@ pub(super) fn plain_rung(id: &RungId, argv: Vec<Arg>, artifacts: Vec<ArtifactSpe
         artifacts,
         loses: String::new(),
         stop: None,
-        stall: None,
+        hang: None,
     }
 }

@@ -179,7 +179,7 @@ impl PythonEnv {
                 artifacts: Vec::new(),
                 loses: String::new(),
                 stop: None,
-                stall: None,
+                hang: None,
             }],
         }
     }

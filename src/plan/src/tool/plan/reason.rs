@@ -66,10 +66,10 @@ pub static REASONS: &[Reason] = &[
         "raise the limit with `--timeout`, or choose smaller sizes with `--problem-sizes`",
     ),
     row(
-        "stalled",
+        "hung",
         Side::Kernel,
-        "the program hung: it printed nothing for the time of `--stall`",
-        "`raw/stall.txt` in the run folder has the stacks",
+        "the program hung: it printed nothing for the time of `--hang`",
+        "`raw/hang.txt` in the run folder has the stacks",
     ),
     row(
         "too_much_output",

@@ -365,7 +365,7 @@ pub struct Window {
     /// Where it ends. `None`: with the program.
     pub end: Option<WindowEnd>,
     /// Seconds without output after which the program counts as hung. `None`: no limit.
-    pub stall_s: Option<u64>,
+    pub hang_s: Option<u64>,
 }
 
 /// When a [`Window`] ends.

@@ -179,7 +179,7 @@ fn nsys_saves_the_trace_of_a_program_that_may_hang() {
         planned(request, &host("h200")).plan.steps[0].rungs[0].argv.contains(&option)
     };
     assert!(!is_saved(&request));
-    request.window.stall_s = Some(120);
+    request.window.hang_s = Some(120);
     assert!(is_saved(&request));
     request.nsys.extra = vec!["--cuda-flush-interval=50".into()];
     assert!(!is_saved(&request));

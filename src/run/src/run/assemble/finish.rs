@@ -141,7 +141,7 @@ fn set_rates(profile: &mut Profile, request: &Request) {
 fn count_timed_calls(case: &mut CaseResult) {
     let Some((check, timing)) = case.correctness.as_mut().zip(case.timing.as_ref()) else { return };
     check.timed_calls = timing.verified;
-    check.timed_contents = timing.verified.and(timing.contents);
+    check.timed_inputs = timing.verified.and(timing.distinct_inputs);
 }
 
 /// One verdict over all cases: wrong if any is, right only if all are.
@@ -169,7 +169,7 @@ fn overall_correctness(cases: &[CaseResult]) -> Option<Correctness> {
             checks.iter().filter_map(|c| f(c)).reduce(|a, b| a + b)
         };
         all.timed_calls = sum(|c| c.timed_calls);
-        all.timed_contents = sum(|c| c.timed_contents);
+        all.timed_inputs = sum(|c| c.timed_inputs);
         all.bit_equal = checks.iter().try_fold(true, |all, c| Some(all && c.bit_equal?));
     }
     Some(all)

@@ -1,4 +1,4 @@
-//! `--stall`: when a program counts as hung, and what is then looked at.
+//! `--hang`: when a program counts as hung, and what is then looked at.
 
 use rgpu_protocol::Step;
 use rgpu_protocol::plan::{ArtifactSpec, HangDetection};
@@ -7,8 +7,8 @@ use super::ladder::PLAIN_STEP;
 use crate::tool::{ncu, nsys};
 
 /// The file with the stacks in the job's folder, and its kind.
-const FILE: &str = "raw/stall.txt";
-const KIND: &str = "stall";
+const FILE: &str = "raw/hang.txt";
+const KIND: &str = "hang";
 
 /// Variables that hold the rank, the innermost launcher's first.
 const RANK_VARIABLES: &[&str] =
@@ -57,7 +57,7 @@ pub(super) fn hang_detection(quiet_s: u64) -> HangDetection {
 /// Adds hang detection to every rung of the steps that run the program.
 pub fn add_hang_detection(steps: &mut [Step], quiet_s: u64, is_program: impl Fn(&str) -> bool) {
     for rung in steps.iter_mut().filter(|step| is_program(&step.id)).flat_map(|s| &mut s.rungs) {
-        rung.stall = Some(hang_detection(quiet_s));
+        rung.hang = Some(hang_detection(quiet_s));
         rung.artifacts.push(ArtifactSpec { path: FILE.to_owned(), kind: KIND.to_owned() });
     }
 }

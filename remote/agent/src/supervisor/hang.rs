@@ -36,16 +36,16 @@ struct HungProcess {
 impl Supervisor {
     /// Writes the ranks of the program with their stacks to the file of the plan, warns, and returns
     /// the warning.
-    pub(crate) fn describe_stall(
+    pub(crate) fn describe_hang(
         &mut self,
-        stall: &HangDetection,
-        guard: Option<i32>,
+        hang: &HangDetection,
+        watchdog: Option<i32>,
         env: &Environment,
     ) -> Result<String, EarlyEnd> {
-        let mut living = process::own_descendants(guard);
-        living.spare(&stall.spare);
-        let processes = hung_processes(living.pids.iter().copied(), &stall.rank_variables);
-        let mut text = format!("no output for {} s", stall.quiet_s);
+        let mut living = process::own_descendants(watchdog);
+        living.spare(&hang.spare);
+        let processes = hung_processes(living.pids.iter().copied(), &hang.rank_variables);
+        let mut text = format!("no output for {} s", hang.quiet_s);
         let mut file = format!("{text}\n");
         let deadline = Instant::now() + ALL_STACKS_TIME;
         for (at, one) in processes.iter().take(MAX_PROCESSES).enumerate() {
@@ -54,7 +54,7 @@ impl Supervisor {
                 None => format!("process {}", one.pid),
             };
             let command = command_line(one.pid);
-            let (call, details) = describe(one.pid, stall, env, deadline);
+            let (call, details) = describe(one.pid, hang, env, deadline);
             if at < MAX_NAMED {
                 let _ = write!(text, "; {name}: {call}");
             }
@@ -63,11 +63,11 @@ impl Supervisor {
         if processes.len() > MAX_NAMED {
             let _ = write!(text, "; {} more", processes.len() - MAX_NAMED);
         }
-        let path = self.folder.work().join(&stall.file);
+        let path = self.folder.work().join(&hang.file);
         let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
         match folder.and_then(|()| fs::write(&path, file)) {
             Ok(()) => {
-                let _ = write!(text, "; stacks are in {}", stall.file);
+                let _ = write!(text, "; stacks are in {}", hang.file);
             }
             Err(error) => {
                 let _ = write!(text, "; the stacks cannot be written: {error}");
@@ -112,17 +112,17 @@ fn rank(environment: &[u8], variables: &[String]) -> Option<String> {
 /// The activity of a process, in a few words and in detail.
 fn describe(
     pid: i32,
-    stall: &HangDetection,
+    hang: &HangDetection,
     env: &Environment,
     deadline: Instant,
 ) -> (String, String) {
     let (waits, mut details) = kernel_view(pid);
     let mut call = None;
-    for command in &stall.stacks {
+    for command in &hang.stacks {
         let Some(name) = command.first() else { continue };
         match stack(pid, command, env, deadline) {
             Ok(text) => {
-                call = named_call(&text, &stall.calls);
+                call = named_call(&text, &hang.calls);
                 let _ = writeln!(details, "  stack by {name}:\n{}", indented(&text));
                 break;
             }

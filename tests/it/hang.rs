@@ -1,4 +1,4 @@
-//! `--stall`: a program of two ranks that hangs is stopped, its ranks and their stacks are named, and
+//! `--hang`: a program of two ranks that hangs is stopped, its ranks and their stacks are named, and
 //! what was measured is kept.
 
 use std::fs;
@@ -52,14 +52,14 @@ fn has_both_ranks(text: &str) {
 fn a_program_that_hangs_is_stopped_and_its_ranks_are_named() {
     let laptop = host();
     let program = hanging(&laptop);
-    let line = format!("exec --stall 1s --remote h200 --json -- {program}");
+    let line = format!("exec --hang 1s --remote h200 --json -- {program}");
     let output = laptop.run(&line);
     let shown = laptop.shown(&line, &output);
     assert_eq!(status(&output), 124, "{shown}");
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&shown);
-    assert_eq!((&result["stalled"], &result["timed_out"]), (&true.into(), &false.into()));
+    assert_eq!((&result["hung"], &result["timed_out"]), (&true.into(), &false.into()));
     assert!(shown.contains("hung and was stopped: it printed nothing for "), "{shown}");
-    let stacks = fs::read_to_string(laptop.latest().join("raw/stall.txt")).unwrap();
+    let stacks = fs::read_to_string(laptop.latest().join("raw/hang.txt")).unwrap();
     has_both_ranks(&stacks);
     assert_eq!(stacks.matches("rank 1 (process ").count(), 1, "its child is no rank: {stacks}");
     assert!(stacks.contains("no stack by py-spy: Permission Denied"), "{stacks}");
@@ -74,7 +74,7 @@ fn a_program_that_hangs_is_stopped_and_its_ranks_are_named() {
 fn a_profile_keeps_what_was_measured_until_the_program_hung() {
     let laptop = host();
     let program = hanging(&laptop);
-    let line = format!("profile --mode nsys --stall 1s --remote h200 -- {program}");
+    let line = format!("profile --mode nsys --hang 1s --remote h200 -- {program}");
     let output = laptop.run(&line);
     let shown = laptop.shown(&line, &output);
     assert_eq!(status(&output), 6, "{shown}");
@@ -85,8 +85,8 @@ fn a_profile_keeps_what_was_measured_until_the_program_hung() {
     let tried = profile.ladder.iter().filter(|record| record.step == "profile").count();
     assert_eq!(tried, 1, "no other rung was tried: {:#?}", profile.ladder);
     assert!(profile.timeline.is_some() || !profile.launches.is_empty(), "{shown}");
-    assert!(profile.warnings.iter().any(|warning| warning.code == "stalled"), "{shown}");
-    assert!(profile.artifacts.iter().any(|file| file.path == "raw/stall.txt"), "{shown}");
+    assert!(profile.warnings.iter().any(|warning| warning.code == "hung"), "{shown}");
+    assert!(profile.artifacts.iter().any(|file| file.path == "raw/hang.txt"), "{shown}");
     // `exec` has a status of its own for it.
     let line = line.replace("profile", "exec");
     let output = laptop.run(&line);
@@ -99,11 +99,11 @@ fn a_program_that_prints_is_not_stopped() {
     let laptop = host();
     let text = "#!/bin/sh\nfor i in 1 2 3 4 5 6; do sleep 0.4; echo $i; done\n";
     let program = script(laptop.path("vecadd"), text);
-    let line = format!("exec --stall 1s --remote h200 -- {program}");
+    let line = format!("exec --hang 1s --remote h200 -- {program}");
     let output = laptop.run(&line);
     assert_eq!(status(&output), 0, "{}", laptop.shown(&line, &output));
-    assert!(!laptop.latest().join("raw/stall.txt").exists());
-    for line in ["exec --stall 0s -- true", "profile --stall 5s --kernel vecadd"] {
+    assert!(!laptop.latest().join("raw/hang.txt").exists());
+    for line in ["exec --hang 0s -- true", "profile --hang 5s --kernel vecadd"] {
         assert_eq!(status(&laptop.run(line)), 2, "{line}");
     }
 }

@@ -1,8 +1,8 @@
-//! The guard: a small process beside the supervisor of a job that holds a GPU, or that runs longer
-//! than [`GUARD_AFTER`].
+//! The watchdog: a small process beside the supervisor of a job that holds a GPU, or that runs longer
+//! than [`WATCHDOG_AFTER`].
 //!
 //! A supervisor can be killed (by the out-of-memory killer or an administrator) while no client is
-//! connected to notice. The guard waits for the end of a pipe that only the supervisor holds, kills
+//! connected to notice. The watchdog waits for the end of a pipe that only the supervisor holds, kills
 //! the job's remaining processes, and writes the terminal event.
 
 use std::io::{self, Read};
@@ -19,22 +19,22 @@ use crate::host_fault::{HostFault, IoContext};
 use crate::job::JobFolder;
 use crate::job_state::{JobState, settle};
 
-/// Shorter jobs that hold no GPU run without a guard: starting a process takes a millisecond or two.
-pub(crate) const GUARD_AFTER: Duration = Duration::from_millis(500);
+/// Shorter jobs that hold no GPU run without a watchdog: starting a process takes a millisecond or two.
+pub(crate) const WATCHDOG_AFTER: Duration = Duration::from_millis(500);
 
 /// How long a killed supervisor may take to exit. The kernel frees its memory first.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The supervisor's handle on its guard.
+/// The supervisor's handle on its watchdog.
 #[derive(Debug)]
-pub(crate) struct GuardProcess {
+pub(crate) struct WatchdogProcess {
     pid: i32,
     /// The kernel closes this when the supervisor ends, for whatever reason.
     alarm: OwnedFd,
 }
 
-impl GuardProcess {
-    /// Starts the guard of the job in `folder`. The guard keeps `files` open as long as it lives.
+impl WatchdogProcess {
+    /// Starts the watchdog of the job in `folder`. The watchdog keeps `files` open as long as it lives.
     pub(crate) fn start(folder: &Path, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let (watched, alarm) = pipe_with(PipeFlags::CLOEXEC)?;
         // This process has one thread, so no other program can inherit the files meanwhile.
@@ -43,7 +43,7 @@ impl GuardProcess {
         }
         let child = Command::new("/proc/self/exe")
             .arg0("rgpu-agent")
-            .arg("guard")
+            .arg("watchdog")
             .arg(folder)
             .current_dir("/")
             .stdin(watched)
@@ -56,13 +56,13 @@ impl GuardProcess {
         Ok(Self { pid: child?.id() as i32, alarm })
     }
 
-    /// Ends the guard without ending the job.
+    /// Ends the watchdog without ending the job.
     pub(crate) fn dismiss(self) {
-        // This fails only if the guard has already exited.
+        // This fails only if the watchdog has already exited.
         let _ = rustix::io::write(&self.alarm, b"x");
     }
 
-    /// The guard's process id. The guard is not one of the job's processes.
+    /// The watchdog's process id. The watchdog is not one of the job's processes.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
@@ -70,10 +70,10 @@ impl GuardProcess {
 
 /// Waits until the supervisor of the job in `folder` has exited, and settles the job. Runs in a
 /// process that was started for it.
-pub fn guard(folder: PathBuf) -> Result<(), HostFault> {
-    // A session of its own, so that signals to the supervisor's group do not reach the guard.
+pub fn run_watchdog(folder: PathBuf) -> Result<(), HostFault> {
+    // A session of its own, so that signals to the supervisor's group do not reach the watchdog.
     let _ = rustix::process::setsid();
-    let _ = rustix::thread::set_name(c"rgpu-guard");
+    let _ = rustix::thread::set_name(c"rgpu-watchdog");
     let mut message = Vec::new();
     io::stdin().read_to_end(&mut message).context("watch", &folder)?;
     if !message.is_empty() {
