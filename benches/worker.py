@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""worker.py [RGPU]: compares a worker over HTTP with `curl` to the same server, on this machine.
+"""worker.py [RGPU]: compares a worker over HTTP with `curl`, on this machine.
 
 Starts `rgpu worker` on loopback and times three things in turn, in one run. First, a warm `exec true` and one `curl`
-of the health page plus the start of a process. Second, 64 MiB up and down, compared with `curl` and, because rgpu
-checks its transfers, with `curl` and `sha256sum`, for which there is no goal. Third, many clients at once for a while,
-each with whole jobs, with the server's memory. RGPU is a release binary with rgpu-agent-http beside it (default:
+of the health page plus the start of a process. Second, 64 MiB up, compared with `curl` that brings the same blobs to
+the same agent, and 64 MiB down, compared with `curl` from a plain server of files; and, because rgpu checks its
+transfers, with `curl` and `sha256sum`, for which there is no goal. Third, many clients at once for a while, each with
+whole jobs, with the server's memory. RGPU is a release binary with rgpu-agent-http beside it (default:
 target/dist/*/rgpu or target/release/rgpu).
 
     TIMES=11 CLIENTS=100 MINUTES=10 benches/worker.py
@@ -13,11 +14,14 @@ MINUTES=0 leaves out the last part. Status 1 if a goal is missed.
 """
 
 import hashlib
+import http.server
 import json
 import os
 import pathlib
+import secrets
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,7 +37,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIMES = int(os.environ.get("TIMES", "11"))
 CLIENTS = int(os.environ.get("CLIENTS", "100"))
 MINUTES = float(os.environ.get("MINUTES", "10"))
-SIZE, BLOB = 64 << 20, 4 << 20
+SIZE, BLOB = 64 << 20, 2 << 20
+HELLO = {"rgpu": 1}
 
 
 def program():
@@ -62,6 +67,55 @@ def in_turn(*works):
     return [statistics.median(list_) for list_ in took]
 
 
+def frame(kind, body):
+    """One frame of the protocol (remote/protocol/src/frame.rs): kind 0 is a message, 1 a part of a blob."""
+    return struct.pack("<IB", len(body), kind) + body
+
+
+def frames(*messages):
+    return b"".join(frame(0, json.dumps(message).encode()) for message in messages)
+
+
+class Files(http.server.BaseHTTPRequestHandler):
+    """A plain server of files."""
+
+    def do_GET(self):
+        with open(self.path, "rb") as file:
+            self.send_response(200)
+            self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
+            self.end_headers()
+            self.wfile.flush()
+            self.connection.sendfile(file)
+
+    def log_message(self, *_):
+        pass
+
+
+class Mail:
+    """A conversation with the worker's agent (remote/protocol/src/mail.rs)."""
+
+    def __init__(self, ask):
+        self.ask, self.name, self.sent, self.came = ask, secrets.token_hex(16), 0, b""
+        self.answer(self.ask("POST", self.path("&begin=true&wait_ms=10000"), b""))
+        self.send(frames(HELLO))
+
+    def path(self, more=""):
+        return f"/v1/mail/{self.name}?take={self.sent}&from={len(self.came)}{more}"
+
+    def answer(self, reply):
+        status, body = reply
+        if status != 200:
+            raise OSError(f"{status}: {body[:200]}")
+        self.came += body
+
+    def send(self, data, more=""):
+        self.answer(self.ask("POST", self.path(more), data))
+        self.sent += len(data)
+
+    def wait(self):
+        self.answer(self.ask("POST", self.path("&wait_ms=10000"), b""))
+
+
 class Bench:
     def __init__(self, folder):
         self.folder, self.missed = pathlib.Path(folder), False
@@ -87,7 +141,7 @@ class Bench:
         return timed([self.rgpu, *args], env=self.env, cwd=self.folder / "project", **how)
 
     def curl(self, *args):
-        return timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", "-o", "/dev/null", *args])
+        return timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", *args])
 
     def ask(self, method, path, body=None):
         request = urllib.request.Request(self.url + path, data=body, method=method)
@@ -110,7 +164,7 @@ class Bench:
         self.run("exec", "--remote", "box", "-q", "--", "true")
         ours, curl, start = in_turn(
             lambda: self.run("exec", "--remote", "box", "-q", "--", "true"),
-            lambda: self.curl(f"{self.url}/v1/health"),
+            lambda: self.curl("-o", "/dev/null", f"{self.url}/v1/health"),
             lambda: self.run("--version"))
         self.show("exec true, curl + process start", ours, curl + start, 1.5)
 
@@ -131,16 +185,19 @@ class Bench:
             return self.run("exec", "--remote", "box", "-q", "--mount", "big", "--", "true")
 
         def curl_up():
-            lines = []
+            mail, lines, pieces = Mail(self.ask), [], []
             for n in range(SIZE // BLOB):
-                piece = self.folder / f"piece{n}"
-                piece.write_bytes(os.urandom(BLOB))
-                name = hashlib.sha256(piece.read_bytes()).hexdigest()
-                lines.append(f'upload-file = "{piece}"\nurl = "{self.url}/v1/blobs/{name}"\noutput = "/dev/null"\n'
+                bytes_, piece = os.urandom(BLOB), self.folder / f"piece{n}"
+                announced = {"do": "blob", "digest": hashlib.sha256(bytes_).hexdigest(), "size": BLOB, "stored": BLOB}
+                parts = (frame(1, bytes_[at:at + (1 << 20)]) for at in range(0, BLOB, 1 << 20))
+                piece.write_bytes(frames(announced) + b"".join(parts))
+                lines.append(f'data-binary = "@{piece}"\nurl = "{self.url}{mail.path()}"\noutput = "/dev/null"\n'
                              f'header = "Authorization: Bearer {self.token}"\n')
+                mail.sent += piece.stat().st_size
+                pieces.append(piece)
             (self.folder / "pieces.rc").write_text("next\n".join(lines))
-            pieces = [f"{self.folder}/piece{n}" for n in range(SIZE // BLOB)]
             bare.append(timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/pieces.rc"]))
+            mail.send(b"", "&eof=true")
             return timed(["sha256sum", *pieces]) + bare[-1]
 
         def down(new=True):
@@ -148,30 +205,21 @@ class Bench:
                 source.unlink(missing_ok=True)
             self.run("exec", "--remote", "box", "-q", "--detach", "--pull", "big", "--",
                      "/bin/sh", "-c", f"head -c {SIZE} /dev/urandom > big")
-            while True:
-                newest = json.loads(self.ask("GET", "/v1/jobs")[1])["jobs"][0]
-                if "ended" in newest:
-                    break
+            newest = max((self.folder / "agent/jobs").iterdir(), key=lambda job: job.stat().st_ctime)
+            while '"ended"' not in (newest / "events.jsonl").read_text():
                 time.sleep(0.02)
-            self.job = newest["job"]
             return self.run("runs", "attach", "latest", "-q")
 
         def curl_down(new=True):
             back = project / (f"back-{len(bare)}" if new else "back")
-            bare.append(timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", "-o", back,
-                               f"{self.url}/v1/jobs/{self.kept}/artifacts/{self.path}"]))
+            bare.append(self.curl("-o", back, f"http://127.0.0.1:{files.server_port}{kept}"))
             return bare[-1] + timed(["sha256sum", back])
 
         ours, theirs = in_turn(up, curl_up)
         tell("up", ours, theirs)
-        self.kept, self.path = "bench-down.1", "big"
-        step = {"id": "run", "title": "run", "timeout_s": 60, "rungs": [{
-            "id": "host", "argv": ["/bin/sh", "-c", f"head -c {SIZE} /dev/urandom > big"],
-            "artifacts": [{"path": "big", "kind": "file"}]}]}
-        plan = {"plan": {"job": self.kept, "title": self.kept, "steps": [step]}}
-        self.ask("POST", "/v1/jobs", json.dumps(plan).encode())
-        while b'"ended"' not in self.ask("GET", f"/v1/jobs/{self.kept}")[1]:
-            time.sleep(0.05)
+        kept, files = self.folder / "kept", http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files)
+        threading.Thread(target=files.serve_forever, daemon=True).start()
+        kept.write_bytes(os.urandom(SIZE))
         ours, theirs = in_turn(down, curl_down)
         tell("down", ours, theirs)
         ours, _ = in_turn(lambda: down(new=False), lambda: curl_down(new=False))
@@ -188,15 +236,12 @@ class Bench:
         until = begun + 60 * MINUTES
 
         def ask(*request):
-            """The same, and records the slowest answer. Waits for events do not count, because they may last."""
+            """The same, and records the slowest answer. Waits for the agent do not count, because they may last."""
             asked = time.monotonic()
-            try:
-                answer = self.ask(*request)
-            except OSError as error:
-                answer = 0, repr(error).encode()
+            answer = self.ask(*request)
             took = time.monotonic() - asked
-            if "wait=" not in request[1] and took > slowest[0]:
-                slowest[:] = took, f"{request[0]} {request[1].split('/crowd')[0]}"
+            if "wait_ms=" not in request[1] and took > slowest[0]:
+                slowest[:] = took, f"{request[0]} {request[1].split('?')[0]}"
             return answer
 
         def client(number):
@@ -205,20 +250,16 @@ class Bench:
                 count += 1
                 job = f"crowd-{number}-{count}"
                 step = {"id": "run", "title": "run", "timeout_s": 60, "rungs": [{"id": "host", "argv": ["/bin/echo", "hello"]}]}
-                body = json.dumps({"plan": {"job": job, "title": job, "steps": [step]}}).encode()
-                status, said = ask("POST", "/v1/jobs", body)
-                after, ended = 0, False
-                while status in (200, 201) and not ended:
-                    status, said = ask("GET", f"/v1/jobs/{job}/events?after={after}&wait=60")
-                    if status == 200:
-                        told = json.loads(said)
-                        after, ended = told["next"], told["ended"]
-                        if ended and told["events"] and told["events"][-1]["outcome"]["how"] != "done":
-                            status, said = 0, said
-                if status == 200:
-                    status, said = ask("DELETE", f"/v1/jobs/{job}")
-                if status != 200:
-                    errors.append((f"{time.monotonic() - begun:.0f} s", job, status, said[:200]))
+                try:
+                    mail = Mail(ask)
+                    mail.send(frames({"do": "submit", "plan": {"job": job, "title": job, "steps": [step]}}))
+                    while b'"event":"ended"' not in mail.came:
+                        mail.wait()
+                    if b'"how":"done"' not in mail.came:
+                        raise OSError(mail.came[-300:])
+                    mail.send(frames({"do": "forget", "job": job}), "&eof=true")
+                except OSError as error:
+                    errors.append((f"{time.monotonic() - begun:.0f} s", job, repr(error)))
                 jobs[0] += 1
 
         threads = [threading.Thread(target=client, args=(n,)) for n in range(CLIENTS)]

@@ -44,7 +44,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -89,7 +89,7 @@ AGENT = "/opt/rgpu/rgpu-agent-http"
 # Seconds between two polls for a piece, and between two pieces of continuous output.
 BEAT = 1.0
 
-# Most bytes of a piece.
+# Most bytes of a piece, and of a request.
 PIECE = 8 << 20
 
 # Seconds that a job may take to end after its front closed it, and how often it is cancelled then.
@@ -568,7 +568,7 @@ class Front:
             kept = {f"front/{path.relative_to(root)}": path for path in found if path.is_file()}
             new = {name: path for name, path in kept.items() if self.is_news(name, path)}
             files: dict[str, Path | bytes] = dict(new)
-            tidy = []
+            tidy, begun = [], []
             for job in root.glob("jobs/[!.]*"):
                 closed = self.box.get(f"calls/{job.name}/closed") is not None
                 ended = closed and has_ended(job / "events.jsonl")
@@ -584,12 +584,13 @@ class Front:
                         # The events are replayed from the pieces.
                         is_log = path == job / "events.jsonl"
                         files[name] = b"" if is_log else path
-                        self.mirrored[name] = (0, 0)
+                        begun.append(name)
                 if ended and job.name not in self.tidied:
                     tidy.append(job.name)
             states = {name: path.stat() for name, path in new.items()}
             if files:
                 self.box.put_all(files)
+            self.mirrored.update(dict.fromkeys(begun, (0, 0)))
             for name, state in states.items():
                 self.mirrored[name] = (state.st_size, state.st_mtime_ns)
             for job_id in tidy:
@@ -747,66 +748,49 @@ class Front:
                 looked = time.monotonic()
                 over = await asyncio.to_thread(self.calls.over, call)
 
+    def has_new_job(self) -> bool:
+        """Returns whether there is a job that the box does not hold yet."""
+        jobs = self.root.glob("jobs/[!.]*")
+        return any(f"front/jobs/{job.name}/plan.json" not in self.mirrored for job in jobs)
+
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forwards a request to the agent's server and streams the response back."""
+        """Forwards a request to the agent's server and its answer back. Both are short, and an
+        answer takes seconds at most."""
         await self.start()
         assert self.session
-        dropped = {b"host", b"connection", b"transfer-encoding"}
+        dropped = {b"host", b"connection", b"transfer-encoding", b"content-length"}
         if self.token is not None:
             dropped |= {b"authorization", b"modal-key", b"modal-secret"}
         headers = [(n.decode(), v.decode()) for n, v in scope["headers"] if n not in dropped]
         if self.token is not None:
             headers.append(("authorization", f"Bearer {self.token}"))
-        gone = asyncio.Event()
-
-        async def body() -> AsyncIterator[bytes]:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    gone.set()
-                    return
-                if message.get("body"):
-                    yield message["body"]
-                if not message.get("more_body"):
-                    return
-
-        async def leave() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
+        body, more = b"", True
+        # The server refuses a longer one.
+        while more and len(body) < PIECE:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
         path = scope["raw_path"].decode()
         query = scope["query_string"].decode()
         url = self.url + path + (f"?{query}" if query else "")
-        has_body = scope["method"] in ("POST", "PUT", "PATCH")
         async with self.session.request(
             scope["method"],
             yarl_exact(url),
             headers=headers,
-            data=body() if has_body else None,
+            data=body,
             allow_redirects=False,
             skip_auto_headers=["user-agent", "accept", "content-type", "accept-encoding"],
         ) as reply:
-            if (scope["method"], path) == ("POST", "/v1/jobs") and reply.status == 200:
-                # Store the job before answering, so that the next front can take it up.
-                await asyncio.to_thread(self.mirror)
-            kept = {b"connection", b"transfer-encoding", b"keep-alive"}
-            told = [(n.lower(), v) for n, v in reply.raw_headers if n.lower() not in kept]
-            await send({"type": "http.response.start", "status": reply.status, "headers": told})
-            leaving = asyncio.ensure_future(leave())
-            try:
-                while True:
-                    piece = asyncio.ensure_future(reply.content.readany())
-                    await asyncio.wait([piece, leaving], return_when=asyncio.FIRST_COMPLETED)
-                    if not piece.done():
-                        piece.cancel()
-                        return
-                    data = piece.result()
-                    if not data and reply.content.at_eof():
-                        break
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-            finally:
-                leaving.cancel()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            data = await reply.read()
+        if self.has_new_job():
+            # Before its client hears of the job, so that the next front can take it up.
+            await asyncio.to_thread(self.mirror)
+        kept = {b"connection", b"transfer-encoding", b"keep-alive"}
+        told = [(n.lower(), v) for n, v in reply.raw_headers if n.lower() not in kept]
+        await send({"type": "http.response.start", "status": reply.status, "headers": told})
+        await send({"type": "http.response.body", "body": data, "more_body": False})
 
     async def stop(self) -> None:
         """Ends the server. Its jobs go on."""

@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
+use rgpu_agent::service::Service;
 use rgpu_agent::{connection, root};
 use rgpu_protocol::frame::{self, FrameKind, MAGIC};
 use rgpu_protocol::plan::InputFile;
@@ -88,7 +89,7 @@ fuzz_target!(|lines: &[u8]| {
     let (input, output) = (File::from(OwnedFd::from(input)), File::from(OwnedFd::from(agent)));
     let bytes = frames(lines);
     let answers = std::thread::scope(|threads| {
-        threads.spawn(|| drop(connection::serve_over(&candidates, input, output)));
+        threads.spawn(|| drop(connection::serve_over(Service::open(&candidates), input, output)));
         let mut reader = client.try_clone().ok();
         let answers = threads.spawn(move || {
             let mut answers = Vec::new();

@@ -79,9 +79,6 @@ fn schema_of(name: SchemaName) -> Option<schemars::Schema> {
         SchemaName::KernelToml | SchemaName::RgpuToml | SchemaName::BenchToml => return None,
         SchemaName::LoopToml => rgpu_work::loops::LoopConfig::file_schema(),
         SchemaName::Error => schemars::schema_for!(rgpu_model::error::ErrorDocument),
-        SchemaName::Openapi => {
-            rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
-        }
     };
     Some(schema)
 }

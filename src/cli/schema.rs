@@ -200,8 +200,6 @@ schemas! {
     LoopToml = "loop-toml",
     /// A failure with --json
     Error = "error",
-    /// The OpenAPI description of `rgpu worker`
-    Openapi = "openapi",
 }
 
 /// How many violations are shown.
@@ -210,10 +208,6 @@ const MAX_SHOWN_VIOLATIONS: usize = 50;
 /// Prints a schema, or checks a file.
 pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
     match &args.check {
-        Some(_) if args.name == SchemaName::Openapi => {
-            let what = "it describes an interface, and no file that could be checked";
-            Err(Failure::new(Exit::Usage, "usage", what))
-        }
         Some(path) => keeps(app, args.name, path),
         None => {
             app.print(args.name.text());

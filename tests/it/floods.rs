@@ -32,7 +32,7 @@ fn framed(kind: FrameKind, body: &[u8]) -> Vec<u8> {
     [&frame::header(kind, body.len()), body].concat()
 }
 
-pub(crate) fn hello() -> Vec<u8> {
+fn hello() -> Vec<u8> {
     let hello = Hello {
         rgpu: PROTOCOL,
         features: vec!["pieces".to_owned()],
@@ -118,8 +118,17 @@ fn an_agent_that_floods_in_place_of_an_answer_takes_no_memory_and_is_stopped_at_
     }
 }
 
-/// A worker that greets as it should, and answers all else with what never ends.
-fn endless_worker(flood: Vec<u8>) -> u16 {
+/// What a worker that floods answers to all but the first request.
+#[derive(Clone)]
+enum Flood {
+    /// A body without an end.
+    Endless(Vec<u8>),
+    /// A whole body, to each request.
+    Again(Vec<u8>),
+}
+
+/// A worker that greets as it should, and floods after that.
+fn flooding_worker(flood: Flood) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -134,7 +143,7 @@ fn endless_worker(flood: Vec<u8>) -> u16 {
     port
 }
 
-fn answer(mut stream: TcpStream, flood: &[u8]) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, flood: &Flood) -> std::io::Result<()> {
     let mut head = BufReader::new(stream.try_clone()?);
     let mut request = String::new();
     head.read_line(&mut request)?;
@@ -142,19 +151,36 @@ fn answer(mut stream: TcpStream, flood: &[u8]) -> std::io::Result<()> {
     while head.read_line(&mut line)? > 2 {
         line.clear();
     }
-    if request.contains("/v1/health") {
-        let body = hello();
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
-        write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n", body.len())?;
-        return stream.write_all(&body);
+    if request.contains("begin=true") {
+        return stream.write_all(&first_mail());
     }
     // What the client still sends is read, so that it hears us.
     std::thread::spawn(move || drop(std::io::copy(&mut head, &mut std::io::sink())));
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.rgpu.frames\r\nConnection: close";
-    write!(stream, "{head}\r\n\r\n")?;
+    let Some((_, query)) = request.split_once("from=") else { return Ok(()) };
+    let from = query.split('&').next().unwrap();
+    let bytes = match flood {
+        Flood::Endless(bytes) => bytes,
+        Flood::Again(bytes) => return stream.write_all(&mail(from, bytes)),
+    };
+    write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
     loop {
-        stream.write_all(flood)?;
+        stream.write_all(bytes)?;
     }
+}
+
+/// A worker's answer with bytes of its agent from this offset on, as if it had taken everything.
+fn mail(from: &str, bytes: &[u8]) -> Vec<u8> {
+    let head = format!("{{\"taken\":{},\"from\":{from},\"ended\":false}}", u64::MAX);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\nrgpu-mail: {head}\r\n\r\n",
+        bytes.len()
+    );
+    [head.as_bytes(), bytes].concat()
+}
+
+/// A worker's first answer.
+pub(crate) fn first_mail() -> Vec<u8> {
+    mail("0", &[MAGIC, &framed(FrameKind::Message, &hello())].concat())
 }
 
 pub(crate) fn add_remote_to_config(laptop: &Laptop, port: u16) {
@@ -170,22 +196,17 @@ pub(crate) fn add_remote_to_config(laptop: &Laptop, port: u16) {
 #[test]
 fn a_worker_that_floods_in_place_of_an_answer_takes_no_memory_and_is_stopped_at_once() {
     let laptop = Laptop::new();
-    add_remote_to_config(&laptop, endless_worker(vec![b' '; 1 << 20]));
+    add_remote_to_config(&laptop, flooding_worker(Flood::Endless(vec![b' '; 1 << 20])));
     let (status, peak) = stopped_once(&laptop, "remote check box");
     assert_eq!(status, 130);
     assert!(peak < MAX_KIB, "{peak} KiB");
 }
 
 #[test]
-fn a_worker_whose_event_stream_never_ends_takes_no_memory() {
-    let [output, ahead] = floods();
-    let (job, step) = ("evil.1".to_owned(), "run".to_owned());
-    let (stream, offset, len) = (Stream::Stdout, 0, u64::MAX);
-    let announced = message(&FromAgent::Output { job, step, stream, offset, len });
-    let endless = framed(FrameKind::Output, &vec![b'x'; 1 << 20]);
-    for flood in [output, ahead, [announced, endless.repeat(8)].concat()] {
+fn a_worker_whose_agent_never_stops_talking_takes_no_memory() {
+    for flood in floods() {
         let laptop = Laptop::new();
-        add_remote_to_config(&laptop, endless_worker(flood));
+        add_remote_to_config(&laptop, flooding_worker(Flood::Again(flood)));
         let line = "exec --remote box -- true";
         let mut command = laptop.rgpu(words(line));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -207,6 +228,20 @@ fn a_worker_whose_event_stream_never_ends_takes_no_memory() {
         assert!(status(&output) == 130 && took < STOPPED, "{took:?} {said}");
         assert!(peak < MAX_KIB, "{peak} KiB: {said}");
     }
+}
+
+#[test]
+fn a_worker_whose_agent_announces_too_much_is_refused() {
+    let laptop = Laptop::new();
+    let (job, step) = ("evil.1".to_owned(), "run".to_owned());
+    let (stream, offset, len) = (Stream::Stdout, 0, u64::MAX);
+    let announced = message(&FromAgent::Output { job, step, stream, offset, len });
+    let bytes = framed(FrameKind::Output, &vec![b'x'; 1 << 20]).repeat(3);
+    let flood = Flood::Again([announced, bytes].concat());
+    add_remote_to_config(&laptop, flooding_worker(flood));
+    let output = laptop.run("exec --remote box -- true");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(status(&output) == 125 && said.contains("bytes of output"), "{said}");
 }
 
 #[test]

@@ -59,12 +59,6 @@ impl Blobs {
         self.folder.join(&digest.as_str()[..2]).join(digest.as_str())
     }
 
-    /// Returns the path for an incomplete blob that arrives in ranges. A sweep removes it after an
-    /// hour without changes.
-    pub fn part_path(&self, digest: &Digest) -> PathBuf {
-        self.folder.join("tmp").join(format!("{digest}.part"))
-    }
-
     /// Returns whether a blob of `size` bytes is stored. Removes it if its size or content is
     /// wrong.
     pub fn has(&self, digest: &Digest, size: u64) -> bool {

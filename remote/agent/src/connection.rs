@@ -4,8 +4,8 @@
 //! fetch artifacts, store blobs and answer probes, and share the writer. When standard input ends,
 //! the process and the programs of its probes end; jobs are separate processes.
 
-pub mod fetch;
-pub mod follow;
+pub(crate) mod fetch;
+mod follow;
 mod jobs;
 pub(crate) mod launch;
 pub(crate) mod listing;
@@ -32,45 +32,36 @@ use crate::setup::ConnectionSettings;
 use crate::wire::{FrameReader, MessageWriter, WireError, write_frame, write_message};
 
 use fetch::ArtifactPart;
-use follow::{ClientOutput, Position};
+use follow::Position;
 use jobs::{Jobs, SubmittedPlan};
 use storer::{BlobStorer, ReceivedBlob};
 use waiting::WaitingPlan;
 
 /// Features of this agent beyond those of the first protocol generation.
-pub const FEATURES: [&str; 7] =
+pub(crate) const FEATURES: [&str; 7] =
     ["zstd", "stdin", "stdin_offset", "gpu_queue", "inline_artifacts", "setup", "pieces"];
 
 /// Shortest time between two renewals of the leases by a client's messages.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
 /// The shared writer to the client.
-pub type ClientWriter = Arc<MessageWriter<File>>;
+pub(crate) type ClientWriter = Arc<MessageWriter<File>>;
 
 /// Serves the client on standard input and output until it disconnects.
 pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
     let duplicate = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3).map(File::from);
     let input = duplicate(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
     let output = duplicate(rustix::stdio::stdout()).map_err(std::io::Error::from)?;
-    serve_over(candidates, input, output)
+    serve_over(Service::open(candidates), input, output)
 }
 
 /// Serves the client at the other end of `input` and `output` until it disconnects.
-pub fn serve_over(
-    candidates: &[RootCandidate],
-    input: File,
-    output: File,
-) -> Result<(), WireError> {
+pub fn serve_over(service: Service, input: File, output: File) -> Result<(), WireError> {
     let client = Arc::new(OwnedFd::from(input.try_clone()?));
     let out = Arc::new(MessageWriter::new(output));
     out.raw(MAGIC)?;
-    out.send(&Hello {
-        rgpu: PROTOCOL,
-        features: FEATURES.map(String::from).to_vec(),
-        required: Vec::new(),
-        version: env!("CARGO_PKG_VERSION").into(),
-    })?;
-    let service = Arc::new(Service::open(candidates));
+    out.send(&hello())?;
+    let service = Arc::new(service);
     let mut reader = FrameReader::new(input);
     let Some(client_hello) = read_hello(&mut reader)? else { return Ok(()) };
     if let Some(text) = incompatibility(&client_hello) {
@@ -95,6 +86,16 @@ pub fn serve_over(
     connection.waiting = None;
     connection.end_probes();
     result
+}
+
+/// Returns this agent's hello.
+pub fn hello() -> Hello {
+    Hello {
+        rgpu: PROTOCOL,
+        features: FEATURES.map(String::from).to_vec(),
+        required: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
 }
 
 fn read_hello(reader: &mut FrameReader<File>) -> Result<Option<Hello>, WireError> {
@@ -199,9 +200,7 @@ impl Connection {
             }
             ToAgent::Attach { job, from_seq, had, inline_bytes } => {
                 if let Some(folder) = self.jobs.find("attach", &job)? {
-                    let received = ClientOutput::Given(had);
-                    let position =
-                        Position { from_seq, received, inline_bytes, heartbeat_interval: None };
+                    let position = Position { from_seq, received: had, inline_bytes };
                     self.jobs.follow(folder, position, 0)?;
                 }
             }

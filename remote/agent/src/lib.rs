@@ -2,7 +2,7 @@
 //!
 //! It has four parts. [`service`] serves the requests of clients. [`connection`] is one connection
 //! with a laptop over standard input and output: it receives blobs, plans and requests, and sends a
-//! job's event log. The crate `rgpu-agent-http` does the same over HTTP. [`supervisor`] is one
+//! job's event log. The crate `rgpu-agent-http` brings connections over HTTP. [`supervisor`] is one
 //! process per job, which outlives the connection: it runs the steps' ladders, owns the processes
 //! they start, and writes the event log. These parts share files ([`job`], [`journal`], [`blob`]),
 //! which hold all state, and a socket that only wakes. The agent knows no tool: rungs, success

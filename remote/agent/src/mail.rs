@@ -1,9 +1,10 @@
-//! A connection over short commands; see [`rgpu_protocol::mail`].
+//! A connection over requests with answers; see [`rgpu_protocol::mail`].
 //!
-//! `mail` is one such command. The first one starts a keeper, a process that runs an ordinary
-//! connection (`rgpu-agent stdio`) on two pipes and passes its bytes to later commands over a
-//! socket in the agent's folder. A keeper ends after five minutes without a command; jobs are
-//! separate processes.
+//! A [`Keeper`] has the bytes of an ordinary connection until a client's requests fetch them. The
+//! HTTP server has one for each of its clients. For short commands, the first `mail` starts a
+//! process (`keep`) with a keeper, which runs `rgpu-agent stdio` on two pipes and passes its bytes to
+//! later commands over a socket in the agent's folder. That process ends after five minutes without
+//! a command; jobs are separate processes.
 
 mod keeper;
 
@@ -17,9 +18,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base64ct::{Base64, Encoding};
-use rgpu_protocol::Digest;
 use rgpu_protocol::mail::{
-    ANSWER_BEGIN, ANSWER_END, BASE64_LINE_CHARS, MAX_ANSWER_BYTES, MailHead, valid_name,
+    ANSWER_BEGIN, ANSWER_END, BASE64_LINE_CHARS, MAX_PRINTED_BYTES, MailHead, MailRequest,
+    PrintedHead, valid_name,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,7 @@ use crate::control;
 use crate::host_fault::{HostFault, IoContext};
 use crate::root::{RootCandidate, Roots};
 
-pub use keeper::keep;
+pub use keeper::{Keeper, keep};
 
 /// Name of the keeper's socket.
 const SOCKET: &str = "sock";
@@ -35,23 +36,18 @@ const SOCKET: &str = "sock";
 /// How long a keeper may take to start.
 const KEEPER_START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest wait of one command.
+/// Longest wait of one request.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Most input of one command, as base64.
 const MAX_INPUT_BYTES: u64 = 4 << 20;
 
-/// A command's request to a keeper. Its bytes follow.
+/// A command's request to the process with the keeper. Its bytes follow.
 #[derive(Debug, Serialize, Deserialize)]
-struct MailRequest {
-    /// Offset of the bytes in the client's stream.
-    take: u64,
+struct BroughtMail {
+    request: MailRequest,
+    /// Number of bytes.
     len: u64,
-    /// Whether the client's stream ends here.
-    eof: bool,
-    /// Offset of the first byte to send of the agent's stream.
-    from: u64,
-    wait_ms: u64,
 }
 
 /// Runs `mail NAME TAKE FROM WAIT_MS NONCE [begin|eof]`.
@@ -72,14 +68,15 @@ pub fn post(candidates: &[RootCandidate], args: &[OsString]) -> Result<(), Strin
     let number = |text: &str| text.parse::<u64>().map_err(|_| USAGE.to_owned());
     let [take, from, wait_ms] = [number(numbers[0])?, number(numbers[1])?, number(numbers[2])?];
     let bytes = read_input().map_err(|e| format!("its input cannot be read: {e}"))?;
-    let request = MailRequest { take, len: bytes.len() as u64, eof: last == "eof", from, wait_ms };
-    let link = connect_keeper(candidates, name, last == "begin").map_err(|e| e.to_string())?;
-    let (head, answer) = match link.map(|link| exchange(link, &request, &bytes)) {
+    let (begin, eof) = (last == "begin", last == "eof");
+    let request = MailRequest { take, from, wait_ms, begin, eof };
+    let link = connect_keeper(candidates, name, begin).map_err(|e| e.to_string())?;
+    let (head, answer) = match link.map(|link| exchange(link, request, &bytes)) {
         Some(Ok(answer)) => answer,
         // If the keeper is gone, the agent's stream has ended.
         None | Some(Err(_)) => (MailHead::gone(from), Vec::new()),
     };
-    print(&head, &answer, nonce).map_err(|e| e.to_string())
+    print(head, &answer, nonce).map_err(|e| e.to_string())
 }
 
 /// Reads standard input: base64 with white space in it.
@@ -154,28 +151,29 @@ fn start_keeper(folder: &Path) -> Result<(), HostFault> {
 /// Sends a request and reads the answer.
 fn exchange(
     mut link: UnixStream,
-    request: &MailRequest,
+    request: MailRequest,
     bytes: &[u8],
 ) -> io::Result<(MailHead, Vec<u8>)> {
     let wait = Duration::from_millis(request.wait_ms).min(MAX_WAIT);
     link.set_read_timeout(Some(wait + MAX_WAIT))?;
-    let mut line = serde_json::to_vec(request)?;
+    let mut line = serde_json::to_vec(&BroughtMail { request, len: bytes.len() as u64 })?;
     line.push(b'\n');
     link.write_all(&line)?;
     link.write_all(bytes)?;
     let mut link = BufReader::new(link);
     let mut head = String::new();
     link.read_line(&mut head)?;
-    let head: MailHead = serde_json::from_str(&head)?;
-    let mut answer = vec![0; usize::try_from(head.len).unwrap_or(usize::MAX).min(MAX_ANSWER_BYTES)];
+    let PrintedHead { head, len, .. } = serde_json::from_str(&head)?;
+    let mut answer = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(MAX_PRINTED_BYTES)];
     link.read_exact(&mut answer)?;
     Ok((head, answer))
 }
 
-fn print(head: &MailHead, bytes: &[u8], nonce: &str) -> io::Result<()> {
+fn print(head: MailHead, bytes: &[u8], nonce: &str) -> io::Result<()> {
+    let head = serde_json::to_string(&PrintedHead::new(head, bytes))?;
     let text = Base64::encode_string(bytes);
     // Begin on a new line, in case a shell's start-up files have printed something.
-    let mut out = format!("\n{ANSWER_BEGIN} {nonce} {}\n", serde_json::to_string(head)?);
+    let mut out = format!("\n{ANSWER_BEGIN} {nonce} {head}\n");
     for line in text.as_bytes().chunks(BASE64_LINE_CHARS) {
         // Base64 is ASCII.
         out.push_str(&String::from_utf8_lossy(line));
@@ -185,10 +183,4 @@ fn print(head: &MailHead, bytes: &[u8], nonce: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(out.as_bytes())?;
     stdout.flush()
-}
-
-/// Returns the header of an answer with these bytes.
-fn head(taken: u64, from: u64, bytes: &[u8], ended: bool) -> MailHead {
-    let sha256: Digest = Digest::of(bytes);
-    MailHead { taken, from, len: bytes.len() as u64, sha256, ended }
 }

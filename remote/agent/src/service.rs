@@ -1,30 +1,25 @@
-//! The requests that clients can make of this host. Connections over a byte stream
-//! ([`crate::connection`]) and the HTTP server both use it.
+//! The requests that clients can make of this host. Each connection ([`crate::connection`]) has one.
 //!
 //! It keeps no state between requests. Everything is read from files, so any number of clients and
 //! a restarted server see the same.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use rgpu_protocol::frame::{FrameKind, MAX_BODY};
-use rgpu_protocol::message::JobLine;
+use rgpu_protocol::frame::MAX_BODY;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Digest, FromAgent, Plan, Probe};
 
 use crate::blob::{BlobEncoding, Blobs};
-use crate::connection::{fetch, launch, listing};
+use crate::connection::{launch, listing};
 use crate::control::{self, Control};
-use crate::inside::open_regular;
-use crate::job::{FolderDraft, JobFolder, RemovedFolder, SOCKET};
+use crate::job::{FolderDraft, JobFolder, SOCKET};
 use crate::root::{RootCandidate, RootError, Roots};
 use crate::setup::ConnectionSettings;
 use crate::supervisor::facts as relayed_facts;
-use crate::wire::{write_frame, write_message};
+use crate::wire::write_message;
 use crate::{host, job_state, plan_check, quota};
 
 /// This host's folders and the requests they serve.
@@ -76,52 +71,6 @@ pub enum SubmitResult {
     AlreadyHere(JobFolder),
     /// The client must send these blobs first.
     Missing(Vec<Digest>),
-}
-
-/// A command from a client to a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobCommand {
-    /// A client is there: the lease starts again.
-    Renew,
-    /// Ends the lease: the client disconnects on purpose, and the job's own limits apply.
-    Detach,
-    /// Stops the job. Its terminal event confirms this.
-    Cancel,
-}
-
-impl JobCommand {
-    /// The name in requests and answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Renew => "renew",
-            Self::Detach => "detach",
-            Self::Cancel => "cancel",
-        }
-    }
-}
-
-/// Connection for a job's standard input. Bytes keep their order only on one connection.
-#[derive(Debug)]
-pub struct JobInput(UnixStream);
-
-impl JobInput {
-    /// Sends bytes that begin at `offset` of the whole input (`None`: after those received so far).
-    /// `last` ends the input. Does not wait for the program: the supervisor keeps the bytes in a
-    /// file until the program reads them.
-    pub fn send(&mut self, bytes: &[u8], last: bool, mut offset: Option<u64>) -> io::Result<()> {
-        let mut pieces = bytes.chunks(MAX_BODY).peekable();
-        while let Some(piece) = pieces.next() {
-            let eof = last && pieces.peek().is_none();
-            let len = piece.len() as u64;
-            write_message(&mut self.0, &Control::Stdin { len, eof, offset })?;
-            write_frame(&mut self.0, FrameKind::Output, piece)?;
-            offset = offset.map(|at| at.saturating_add(len));
-        }
-        if bytes.is_empty() {
-            write_message(&mut self.0, &Control::Stdin { len: 0, eof: last, offset })?;
-        }
-        Ok(())
-    }
 }
 
 impl Service {
@@ -180,17 +129,6 @@ impl Service {
         Ok(facts)
     }
 
-    /// Starts a plan whose blobs are all here. If its job exists, it continues and receives the
-    /// secrets again: the connection that started it may have died before it sent them.
-    pub fn submit(
-        &self,
-        plan: &Plan,
-        secrets: &BTreeMap<String, String>,
-        setup: &ConnectionSettings,
-    ) -> Result<SubmitResult, Refusal> {
-        self.submit_draft(plan, secrets, setup, None)
-    }
-
     /// Creates a folder for a plan that waits for its blobs; see [`Self::submit_draft`].
     pub(crate) fn draft(&self) -> Option<FolderDraft> {
         let (root, _) = self.store("submit").ok()?;
@@ -198,8 +136,9 @@ impl Service {
         FolderDraft::new(root).ok()
     }
 
-    /// Submits as [`Self::submit`] does, with a folder into which inputs may have been copied
-    /// already.
+    /// Starts a plan whose blobs are all here, in `draft`, into which inputs may have been copied
+    /// already. If its job exists, it continues and receives the secrets again: the connection that
+    /// started it may have died before it sent them.
     pub(crate) fn submit_draft(
         &self,
         plan: &Plan,
@@ -258,11 +197,6 @@ impl Service {
         })
     }
 
-    /// Returns this user's jobs on this host, newest first.
-    pub fn jobs(&self) -> Vec<JobLine> {
-        listing::list(&self.roots)
-    }
-
     /// Returns the jobs and their disk use as a message.
     pub fn listing(&self) -> FromAgent {
         listing::answer(&self.roots)
@@ -274,49 +208,10 @@ impl Service {
         plan.map_err(|e| Refusal::new("attach", e.code(), e.to_string()))
     }
 
-    /// Returns one job's line.
-    pub fn job(&self, job: &str) -> Result<JobLine, Refusal> {
-        let folder = self.find("job", job)?;
-        listing::line(&folder)
-            .ok_or_else(|| Refusal::new("job", "io", format!("the files of `{job}` are damaged")))
-    }
-
-    /// Sends a command to a job's supervisor. Does nothing if the job has ended.
-    pub fn send_command(&self, command: JobCommand, job: &str) -> Result<(), Refusal> {
-        let folder = self.find(command.name(), job)?;
-        let control = match command {
-            JobCommand::Renew => Control::Renew,
-            JobCommand::Detach => Control::Detach,
-            JobCommand::Cancel => Control::Cancel,
-        };
-        if let Ok(mut link) = control::connect(folder.path(), SOCKET) {
-            // If this fails, the job is just ending.
-            let _ = write_message(&mut link, &control);
-        }
-        Ok(())
-    }
-
-    /// Connects to a job's standard input; `None` if the job has ended.
-    pub fn input(&self, job: &str) -> Result<Option<JobInput>, Refusal> {
-        let folder = self.find("stdin", job)?;
-        Ok(control::connect(folder.path(), SOCKET).ok().map(JobInput))
-    }
-
-    /// Opens a file of a job's folder for reading. Symbolic links anywhere in the path are refused.
-    pub fn artifact(&self, job: &str, path: &str) -> Result<File, Refusal> {
-        let folder = self.find("fetch", job)?;
-        open_regular(&folder.work(), path).map_err(|e| fetch::refusal(path, &e))
-    }
-
     /// Removes an ended job.
     pub fn forget(&self, job: &str) -> Result<(), Refusal> {
-        let removed = self.set_aside(job)?;
+        let removed = listing::set_aside(&self.find("forget", job)?)?;
         removed.remove().map_err(|e| Refusal::new("forget", e.code(), e.to_string()))
-    }
-
-    /// Moves an ended job out of the list of jobs. The caller may remove the rest later.
-    pub fn set_aside(&self, job: &str) -> Result<RemovedFolder, Refusal> {
-        listing::set_aside(&self.find("forget", job)?)
     }
 
     /// Stores a blob as it arrived on the wire.

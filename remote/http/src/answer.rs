@@ -1,4 +1,4 @@
-//! Responses: the agent's messages, with a fitting HTTP status.
+//! Responses in JSON: messages of the protocol, with a fitting HTTP status.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -21,11 +21,6 @@ pub(crate) fn json(status: StatusCode, message: &impl Serialize) -> Response {
     }
 }
 
-/// Returns the message `done`.
-pub(crate) fn done(request: &str) -> Response {
-    json(StatusCode::OK, &FromAgent::Done { request: request.into() })
-}
-
 /// A refused request, as a response.
 pub(crate) struct HttpRefusal(StatusCode, Refusal);
 
@@ -36,27 +31,8 @@ impl HttpRefusal {
     }
 }
 
-impl From<Refusal> for HttpRefusal {
-    fn from(refusal: Refusal) -> Self {
-        Self(status(refusal.code), refusal)
-    }
-}
-
 impl IntoResponse for HttpRefusal {
     fn into_response(self) -> Response {
         json(self.0, &FromAgent::from(self.1))
-    }
-}
-
-/// Returns the status for a refusal's code.
-fn status(code: &str) -> StatusCode {
-    match code {
-        "no_such_job" | "no_such_file" => StatusCode::NOT_FOUND,
-        "job_exists" | "facts_changed" | "running" => StatusCode::CONFLICT,
-        "bad_path" | "bad_message" => StatusCode::BAD_REQUEST,
-        "bad_plan" | "no_secrets" | "damaged_blob" | "bad_blob" => StatusCode::UNPROCESSABLE_ENTITY,
-        "disk_full" | "quota" => StatusCode::INSUFFICIENT_STORAGE,
-        "too_many_files" | "too_many_processes" => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

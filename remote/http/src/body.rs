@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
-use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::answer::HttpRefusal;
@@ -14,11 +13,8 @@ use crate::answer::HttpRefusal;
 /// Longest pause within a body.
 const MAX_BODY_PAUSE: Duration = Duration::from_secs(20);
 
-/// Longest time for a whole body: a blob of 4 MiB at 14 KiB per second.
+/// Longest time for a whole body: 4 MiB at 14 KiB per second.
 const MAX_BODY_TIME: Duration = Duration::from_secs(300);
-
-/// Longest JSON body: a message of a byte stream, plus settings.
-const JSON_BYTES: usize = rgpu_protocol::frame::MAX_BODY + (64 << 10);
 
 /// How much of an unwanted body is read, and for how long.
 const MAX_DISCARDED_BYTES: usize = 16 << 20;
@@ -27,12 +23,8 @@ const MAX_DISCARD_TIME: Duration = Duration::from_secs(2);
 /// Reads a whole body of at most `limit` bytes.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
     let slow = |_| {
-        HttpRefusal::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "slow_body",
-            "the body arrived too \
-                                                                        slowly",
-        )
+        let text = "the body arrived too slowly";
+        HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, "slow_body", text)
     };
     timeout(MAX_BODY_TIME, collect(body, limit)).await.map_err(slow)?
 }
@@ -90,15 +82,4 @@ pub(crate) async fn discard(body: Body) {
         }
     };
     let _ = timeout(MAX_DISCARD_TIME, all).await;
-}
-
-/// Reads a body as a JSON object.
-pub(crate) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, HttpRefusal> {
-    let bytes = read(body, JSON_BYTES).await?;
-    let bad = |text: String| HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_message", text);
-    // serde also accepts an array of the fields' values.
-    if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(bad("the body is not a JSON object".into()));
-    }
-    serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))
 }

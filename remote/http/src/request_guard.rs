@@ -5,7 +5,7 @@
 //! port. A page's request carries `Origin`, or, after DNS rebinding, a foreign name in `Host`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Extension;
@@ -19,10 +19,10 @@ use tokio::sync::Semaphore;
 use crate::answer::HttpRefusal;
 use crate::body::discard;
 use crate::settings::{Settings, Token};
-use crate::state::{State, lock};
+use crate::state::State;
 
-/// Most requests in progress at the same time.
-const MAX_CONCURRENT_REQUESTS: usize = 256;
+/// Most requests in progress at the same time. Each may have a thread that waits for its agent.
+pub(crate) const MAX_CONCURRENT_REQUESTS: usize = 1024;
 
 /// Most wrong tokens per [`WRONG_TOKEN_WINDOW`]. Further ones get status 429.
 const MAX_WRONG_TOKENS: u32 = 30;
@@ -174,6 +174,11 @@ pub(crate) async fn guard(
 /// Returns a refusal that asks the client to retry soon.
 pub(crate) fn busy(text: &str) -> HttpRefusal {
     HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
+}
+
+/// A thread that panics while it holds one of these locks leaves the data valid.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_json(response: &Response) -> bool {

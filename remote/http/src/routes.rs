@@ -3,30 +3,27 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post, put};
+use axum::response::Response;
+use axum::routing::{get, post};
+use rgpu_agent::connection;
 
+use crate::answer::json;
+use crate::mail;
 use crate::request_guard::guard;
 use crate::state::State;
-use crate::{artifacts, blobs, events, host, jobs, openapi};
 
 /// Builds the router. Before each route the guard checks the request's token, `Host` and `Origin`.
 pub(crate) fn router(state: &Arc<State>) -> Router {
     Router::new()
-        .route("/v1/health", get(host::health))
-        .route("/v1/openapi.json", get(openapi::document))
-        .route("/v1/facts", post(host::facts))
-        .route("/v1/blobs/missing", post(blobs::missing))
-        .route("/v1/blobs/{digest}", put(blobs::put).head(blobs::head))
-        .route("/v1/jobs", get(jobs::list).post(jobs::submit))
-        .route("/v1/jobs/{job}", get(jobs::show).delete(jobs::forget))
-        .route("/v1/jobs/{job}/plan", get(jobs::plan))
-        .route("/v1/jobs/{job}/events", get(events::events))
-        .route("/v1/jobs/{job}/stdin", post(jobs::stdin))
-        .route("/v1/jobs/{job}/renew", post(jobs::renew))
-        .route("/v1/jobs/{job}/detach", post(jobs::detach))
-        .route("/v1/jobs/{job}/cancel", post(jobs::cancel))
-        .route("/v1/jobs/{job}/artifacts/{*path}", get(artifacts::get))
+        .route("/v1/health", get(health))
+        .route("/v1/mail/{name}", post(mail::post))
         .layer(from_fn_with_state(state.clone(), guard))
         .with_state(state.clone())
+}
+
+/// Returns the agent's hello: whether it is there, and its version.
+async fn health() -> Response {
+    json(StatusCode::OK, &connection::hello())
 }

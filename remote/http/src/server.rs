@@ -15,7 +15,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::request_guard::RequestGuard;
+use crate::mail::SWEEP_INTERVAL;
+use crate::request_guard::{MAX_CONCURRENT_REQUESTS, RequestGuard};
 use crate::routes::router;
 use crate::settings::Settings;
 use crate::state::State;
@@ -38,6 +39,7 @@ pub(crate) enum ServerError {
 pub(crate) fn run(settings: Settings) -> Result<(), ServerError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(MAX_CONCURRENT_REQUESTS)
         .enable_all()
         .build()
         .map_err(ServerError::Runtime)?;
@@ -69,10 +71,16 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     let connections = Connections::new();
     let (stop, stopping) = watch::channel(false);
     let mut tasks = JoinSet::new();
+    let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     loop {
         let stream = tokio::select! {
             stream = accept(&listener, &connections) => stream,
             Some(_) = tasks.join_next() => continue,
+            _ = sweep.tick() => {
+                let state = state.clone();
+                tokio::task::spawn_blocking(move || state.keepers.sweep());
+                continue;
+            }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         };
@@ -83,7 +91,8 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     }
     drop(listener);
     let _ = stop.send(true);
-    state.stop_followers();
+    // Requests that wait for the agent are answered with its end.
+    tokio::task::spawn_blocking(move || state.keepers.end_all());
     let ended = async { while tasks.join_next().await.is_some() {} };
     // Remaining connections are cut; their clients resume.
     let _ = timeout(SHUTDOWN_GRACE, ended).await;

@@ -15,6 +15,7 @@
 //! | [`sent_record`] | which blobs were sent before, so that new ones go out without asking |
 //! | [`host_link`] | follows a job to its end across cut links |
 //! | `pending_messages`, `followed_job`, `announced_bytes` | limits on unrequested data from a host |
+//! | `mail` | frames in requests with answers, for `worker` and `wafer` |
 //! | `http` | what the clients of `worker` (and so `modal`) and `wafer` have in common |
 //! | `refusal`, `foreign_text` | answers that do not come from the agent, and their text |
 //! | `secret_file`, `keychain` | where a user keeps secrets |
@@ -38,6 +39,7 @@ mod http;
 mod keychain;
 pub mod limits;
 pub mod local;
+mod mail;
 pub mod modal;
 pub mod options;
 mod partial_file;

@@ -45,8 +45,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::client::StreamOpener;
 use super::deploy::AgentStart;
+use super::mail::nonce;
 use super::stream::AgentStream;
-use super::wafer::nonce;
 use super::{
     ConnectOptions, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind, RemoteSpec, Rental,
     RentedRemote, Session, ssh,

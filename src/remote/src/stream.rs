@@ -135,7 +135,7 @@ pub struct OwnedFrame {
 enum FrameSource {
     /// A byte stream, of which frames are decoded here.
     Stream(BoxRead),
-    /// Complete frames from a task of ours; an empty group is the end.
+    /// Bytes of frames from a task of ours; an empty group is the end.
     Groups(mpsc::Receiver<Vec<u8>>),
 }
 
@@ -153,8 +153,8 @@ impl FrameReader {
         Self { from: FrameSource::Stream(from), buffer: Vec::new(), used: 0 }
     }
 
-    /// A reader over frames from a task of ours, which are not copied on the way. An empty group or
-    /// a dropped sender is the end.
+    /// A reader over bytes of frames from a task of ours. Frames that fill a group are not copied. An
+    /// empty group or a dropped sender is the end.
     pub fn of_groups(groups: mpsc::Receiver<Vec<u8>>) -> Self {
         Self { from: FrameSource::Groups(groups), buffer: Vec::new(), used: 0 }
     }

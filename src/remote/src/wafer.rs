@@ -47,7 +47,6 @@ use service::WaferService;
 use workspace::{NewWorkspace, Workspace};
 
 pub use error::WaferError;
-pub(super) use exec::nonce;
 pub use login::{LoggedIn, login};
 
 /// Remotes of kind `wafer`: a workspace at Wafer.

@@ -1,27 +1,21 @@
 //! An agent behind an HTTP address: `rgpu worker` on any host. A platform with its own gateway
 //! before the agent ([`super::modal`]) is another [`ServerKind`].
 //!
-//! A session exchanges frames. Here a task of ours takes the agent's place at the other end: it
-//! turns each message into a request ([`rgpu_protocol::http`]) and returns the answers, mostly
-//! unchanged. So the code that follows a job, resumes an upload and recovers from a cut link is the
-//! same as over ssh.
+//! The frames of a session travel in requests ([`super::mail`]). So the code that follows a job,
+//! resumes an upload and recovers from a cut link is the same as over ssh.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `address`, `token` | the user's settings and their checks |
+//! | `mail` | one conversation with the worker's agent |
 //! | `requests` | one request: time limits, retries, no redirects except to its result |
-//! | `transfer_rate` | the minimum rate of an answer |
 //! | `refusal` | the meaning of answers that do not come from the agent |
-//! | `bridge`, `following`, `fetching` | messages to requests and back |
 
 mod address;
-mod bridge;
-mod fetching;
-mod following;
+mod mail;
 mod refusal;
 mod requests;
 mod token;
-mod transfer_rate;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,12 +27,13 @@ use super::client::StreamOpener;
 use super::http::{GREETING, HttpError};
 use super::stream::AgentStream;
 use super::{
-    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, UserPrompt, limits,
+    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, UserPrompt, deploy,
+    limits,
 };
+use mail::WorkerMail;
 use requests::{WorkerClient, WorkerRequest};
 
 pub(super) use address::{Address, no_ssh_settings};
-pub(super) use bridge::ClosingWriter;
 pub use refusal::ServerKind;
 pub(super) use token::Credentials;
 
@@ -97,15 +92,16 @@ impl Worker {
         Ok(WorkerClient::new(&self.address, credentials, self.site)?)
     }
 
-    /// Fetches the agent's hello. If a platform takes long to start the host, the user is told.
-    async fn fetch_hello(
+    /// Waits for the first answer, `greeting`. If a platform takes long to start the host, the user
+    /// is told.
+    async fn greet<T>(
         &self,
         requests: &WorkerClient,
         user_prompt: &dyn UserPrompt,
-    ) -> Result<Vec<u8>, HttpError> {
-        let request = WorkerRequest::get("/v1/health", GREETING).within(limits::CONNECT_TIMEOUT);
+        greeting: impl Future<Output = Result<T, HttpError>>,
+    ) -> Result<T, HttpError> {
         let mut greeting = std::pin::pin!(async {
-            match requests.message(request).await {
+            match greeting.await {
                 // A TLS server ends a plain connection, each kind in its own way.
                 Err(HttpError::Cut { .. }) if requests.wants_tls().await => {
                     Err(HttpError::WantsTls { url: self.address.as_str().to_owned() })
@@ -123,19 +119,15 @@ impl Worker {
     }
 
     /// Checks the worker's version and features.
-    fn check_hello(&self, greeting: &[u8]) -> Result<Hello, HttpError> {
-        let Ok(hello) = serde_json::from_slice::<Hello>(greeting) else {
-            let refusal = refusal::foreign_server(self.site, self.address.as_str(), greeting);
-            return Err(HttpError::refused(refusal));
-        };
+    fn check_hello(&self, hello: &Hello) -> Result<(), HttpError> {
         let ours = env!("CARGO_PKG_VERSION");
         if self.site == ServerKind::Modal && hello.version != ours {
-            return Err(HttpError::OtherVersion { theirs: hello.version, ours });
+            return Err(HttpError::OtherVersion { theirs: hello.version.clone(), ours });
         }
         if !hello.features.iter().any(|feature| feature == "pieces") {
             return Err(HttpError::WorkerTooOld);
         }
-        Ok(hello)
+        Ok(())
     }
 }
 
@@ -159,34 +151,47 @@ impl Remote for Worker {
         if self.site != ServerKind::Modal {
             return Ok(None);
         }
-        let greeting = self.fetch_hello(&self.requests().await?, user_prompt).await?;
-        Ok(Some(self.check_hello(&greeting)?.version))
+        let requests = self.requests().await?;
+        let request = WorkerRequest::get("/v1/health", GREETING).within(limits::CONNECT_TIMEOUT);
+        let answer = self.greet(&requests, user_prompt, requests.send(request)).await?;
+        let Ok(hello) = serde_json::from_slice::<Hello>(&answer.body) else {
+            return Err(requests.foreign_answer(&answer.body).into());
+        };
+        self.check_hello(&hello)?;
+        Ok(Some(hello.version))
     }
 
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
-        let requests = self.requests().await?;
+        let requests = Arc::new(self.requests().await?);
+        let user_prompt = options.user_prompt.clone();
         let begun = Instant::now();
-        let greeting = self.fetch_hello(&requests, &*options.user_prompt).await?;
+        let mail = WorkerMail::new(requests.clone());
+        let first = self.greet(&requests, &*user_prompt, mail.begin()).await?;
         // A fresh connection takes that many round trips.
         let round_trip = begun.elapsed() / if self.address.is_tls() { 4 } else { 2 };
-        self.check_hello(&greeting)?;
-        let streams = BridgeStreams { requests: Arc::new(requests), greeting, round_trip };
-        let wire = streams.open().await?;
-        Session::start(wire, Arc::new(streams), &self.spec).await
+        let wire = deploy::await_magic(super::mail::stream(mail, first), &*user_prompt).await?;
+        let streams = WorkerStreams { requests, user_prompt, round_trip };
+        let session = Session::start(wire, Arc::new(streams), &self.spec).await?;
+        if let Some(hello) = session.agent() {
+            self.check_hello(hello)?;
+        }
+        Ok(session)
     }
 }
 
-/// Opens further streams, which cost nothing because requests share their connections.
-struct BridgeStreams {
+/// Opens further streams to the worker.
+struct WorkerStreams {
     requests: Arc<WorkerClient>,
-    greeting: Vec<u8>,
+    user_prompt: Arc<dyn UserPrompt>,
     round_trip: Duration,
 }
 
 #[async_trait::async_trait]
-impl StreamOpener for BridgeStreams {
+impl StreamOpener for WorkerStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
-        Ok(bridge::open(self.requests.clone(), &self.greeting))
+        let mail = WorkerMail::new(self.requests.clone());
+        let first = mail.begin().await?;
+        deploy::await_magic(super::mail::stream(mail, first), &*self.user_prompt).await
     }
 
     fn round_trip(&self) -> Duration {

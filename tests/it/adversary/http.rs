@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::invalid_messages::ESCAPES;
 use super::provider_lies;
-use crate::floods::{MAX_KIB, add_remote_to_config, hello, peak_kib};
+use crate::floods::{MAX_KIB, add_remote_to_config, first_mail, peak_kib};
 use crate::laptop::{Laptop, status, wait_for, words};
 
 /// A command that has not ended by itself after this time gets one signal.
@@ -40,8 +40,8 @@ impl Played {
     /// The answer to an honest first request.
     fn honest(self) -> Vec<u8> {
         match self {
-            Self::Worker | Self::Modal => hello(),
-            Self::Wafer => provider_lies::workspace(json!({})),
+            Self::Worker | Self::Modal => first_mail(),
+            Self::Wafer => whole("200 OK", "", &provider_lies::workspace(json!({}))),
         }
     }
 
@@ -234,7 +234,7 @@ fn respond(
     }
     let honest = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
     if honest.is_ok() {
-        return stream.write_all(&whole("200 OK", "", &played.honest()));
+        return stream.write_all(&played.honest());
     }
     // What the client still sends is read, so that it receives our answer.
     std::thread::spawn(move || drop(std::io::copy(&mut head, &mut std::io::sink())));

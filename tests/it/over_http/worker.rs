@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::process::{Child, Stdio};
 
+use rgpu_protocol::mail::{HEAD_HEADER, MailHead};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::laptop::{Laptop, built};
@@ -51,6 +52,11 @@ impl Worker {
         this
     }
 
+    /// The id of `rgpu worker`, which has become the server.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it; its port.
     pub(super) fn stop(mut self, signal: Signal) -> u16 {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
@@ -62,6 +68,14 @@ impl Worker {
     pub(super) fn ask(&self, request: &str, headers: &[&str], body: &[u8]) -> Reply {
         let token = format!("Authorization: Bearer {}", self.token);
         self.ask_as(request, &[headers, &[&token, "Host: localhost"]].concat(), body)
+    }
+
+    /// One request of a conversation, by its name and query; the answer's head and bytes.
+    pub(super) fn mail(&self, name: &str, bytes: &[u8]) -> (MailHead, Vec<u8>) {
+        let reply = self.ask(&format!("POST /v1/mail/{name}"), &[], bytes);
+        assert_eq!(reply.status, 200, "{name}: {reply:?}");
+        let head = serde_json::from_str(reply.header(HEAD_HEADER).unwrap()).unwrap();
+        (head, reply.body)
     }
 
     /// One request as it is said.

@@ -65,7 +65,7 @@ pub(super) fn send_part(
 
 /// Returns up to `len` bytes of an artifact from `offset` on and the message that announces them,
 /// or a refusal and no bytes.
-pub fn part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> (FromAgent, Vec<u8>) {
+fn part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> (FromAgent, Vec<u8>) {
     let bytes = match read_part(folder, path, offset, len) {
         Ok(bytes) => bytes,
         Err(e) => return (FromAgent::from(refusal(path, &e)), Vec::new()),
@@ -85,7 +85,7 @@ pub fn part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> (FromAgent
 }
 
 /// Converts an error of reading a job's file into a refusal.
-pub(crate) fn refusal(path: &str, error: &io::Error) -> Refusal {
+fn refusal(path: &str, error: &io::Error) -> Refusal {
     let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     let code = match error.kind() {
         io::ErrorKind::NotFound => "no_such_file",

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rgpu_protocol::frame::{FrameKind, MAX_BODY};
 use rgpu_protocol::message::ReceivedOutput;
@@ -28,25 +28,13 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The position from which a job is followed.
 #[derive(Debug)]
-pub struct Position {
+pub(super) struct Position {
     /// Number of the first event to send; 1 for all.
-    pub from_seq: u64,
+    pub(super) from_seq: u64,
     /// Output that the client already has.
-    pub received: ClientOutput,
+    pub(super) received: Vec<ReceivedOutput>,
     /// Artifacts up to this size are sent before the terminal event.
-    pub inline_bytes: u64,
-    /// Send a [`FromAgent::Pong`] at the first pause, and again after each such time of silence, so
-    /// that clients can detect a dead link. `None`: never.
-    pub heartbeat_interval: Option<Duration>,
-}
-
-/// How much of a job's output a client has.
-#[derive(Debug)]
-pub enum ClientOutput {
-    /// These numbers of bytes, and nothing of other streams.
-    Given(Vec<ReceivedOutput>),
-    /// The output of all events before `from_seq`.
-    WithEvents,
+    pub(super) inline_bytes: u64,
 }
 
 /// Larger artifacts to send without a request.
@@ -57,12 +45,8 @@ pub(super) struct Prefetch {
     pub(super) fetcher: Fetcher,
 }
 
-/// Follows the job until its terminal event, a failure of the writer, or `stop`.
-pub fn follow(folder: JobFolder, position: Position, out: &ClientWriter, stop: &AtomicBool) {
-    run(Follower::new(folder, position, out.clone()), out, stop);
-}
-
-/// Follows as [`follow`] does, and sends larger artifacts after the terminal event.
+/// Follows the job until its terminal event, a failure of the writer, or `stop`. Sends larger
+/// artifacts after the terminal event.
 pub(super) fn follow_ahead(
     folder: JobFolder,
     position: Position,
@@ -91,11 +75,6 @@ struct Follower {
     from_seq: u64,
     /// Bytes that the client has of each log.
     received: HashMap<(String, Stream), u64>,
-    /// Whether the client has the output of events before `from_seq`.
-    received_with_events: bool,
-    heartbeat_interval: Option<Duration>,
-    /// When the last message was sent; `None` before the first pause.
-    last_sent: Option<Instant>,
     inline_bytes: u64,
     /// Artifacts to send before the terminal event, with their latest sizes.
     inline: BTreeMap<String, u64>,
@@ -114,20 +93,13 @@ struct LargeArtifact {
 
 impl Follower {
     fn new(folder: JobFolder, position: Position, out: ClientWriter) -> Self {
-        let Position { from_seq, received, inline_bytes, heartbeat_interval } = position;
-        let (given, received_with_events) = match received {
-            ClientOutput::Given(given) => (given, false),
-            ClientOutput::WithEvents => (Vec::new(), true),
-        };
-        let received = given.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
+        let Position { from_seq, received, inline_bytes } = position;
+        let received = received.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
         Self {
             job: folder.id().to_owned(),
             folder,
             from_seq,
             received,
-            received_with_events,
-            heartbeat_interval,
-            last_sent: None,
             inline_bytes,
             inline: BTreeMap::new(),
             ahead: None,
@@ -167,7 +139,6 @@ impl Follower {
                 continue;
             }
             self.out.flush()?;
-            self.send_due_heartbeat()?;
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -194,17 +165,6 @@ impl Follower {
         }
     }
 
-    /// Sends a pong if the client has heard nothing for the time of `heartbeat_interval`.
-    fn send_due_heartbeat(&mut self) -> io::Result<()> {
-        if let Some(interval) = self.heartbeat_interval
-            && self.last_sent.is_none_or(|last_sent| last_sent.elapsed() >= interval)
-        {
-            self.last_sent = Some(Instant::now());
-            self.out.send(&FromAgent::Pong {})?;
-        }
-        Ok(())
-    }
-
     fn connect(&self) -> Option<UnixStream> {
         let link = control::connect(self.folder.path(), SOCKET).ok()?;
         link.set_read_timeout(Some(STOP_CHECK_INTERVAL)).ok()?;
@@ -226,11 +186,6 @@ impl Follower {
         let ended = matches!(event.body, EventBody::Ended { .. });
         let is_requested = event.seq >= self.from_seq;
         match &event.body {
-            EventBody::Output { step, stream, offset, len }
-                if self.received_with_events && !is_requested =>
-            {
-                self.received.insert((step.clone(), *stream), offset + len);
-            }
             EventBody::Output { step, stream, offset, len } => {
                 self.send_output(step, *stream, *offset, *len)?;
             }
@@ -251,7 +206,6 @@ impl Follower {
         }
         let ahead = if ended && is_requested { self.announce_ahead()? } else { Vec::new() };
         if is_requested {
-            self.last_sent = self.last_sent.map(|_| Instant::now());
             self.out.queue(&FromAgent::Event { job: self.job.clone(), event })?;
         }
         // These parts follow the terminal event, which is queued already, and come before anything
@@ -378,9 +332,7 @@ mod tests {
         };
         let mut sent = tempfile::tempfile().unwrap();
         let out = Arc::new(MessageWriter::new(sent.try_clone().unwrap()));
-        let received = ClientOutput::Given(Vec::new());
-        let position =
-            Position { from_seq: 1, received, inline_bytes: 1 << 10, heartbeat_interval: None };
+        let position = Position { from_seq: 1, received: Vec::new(), inline_bytes: 1 << 10 };
         let mut follower = Follower::new(folder, position, out);
         follower.run_with(&AtomicBool::new(false), end_and_remove).unwrap();
         sent.rewind().unwrap();

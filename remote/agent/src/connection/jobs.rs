@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rgpu_protocol::{Digest, FromAgent, Plan};
 
 use super::fetch::Fetcher;
-use super::follow::{self, ClientOutput, Position, Prefetch};
+use super::follow::{self, Position, Prefetch};
 use super::{ClientWriter, refused};
 use crate::control::{self, Control};
 use crate::job::{FolderDraft, JobFolder, SOCKET};
@@ -62,13 +62,7 @@ impl Jobs {
         draft: Option<FolderDraft>,
     ) -> io::Result<Vec<Digest>> {
         let SubmittedPlan { plan, secrets, inline_bytes, ahead_bytes, setup } = order;
-        let received = ClientOutput::Given(Vec::new());
-        let position = Position {
-            from_seq: 1,
-            received,
-            inline_bytes: *inline_bytes,
-            heartbeat_interval: None,
-        };
+        let position = Position { from_seq: 1, received: Vec::new(), inline_bytes: *inline_bytes };
         match self.service.submit_draft(plan, secrets, setup, draft) {
             Ok(SubmitResult::Started { folder, link }) => {
                 lock(&self.links).insert(plan.job.clone(), link);

@@ -15,7 +15,7 @@ use crate::service::Refusal;
 const MAX_LISTED_JOBS: usize = 1000;
 
 /// Returns this user's jobs on this host, newest first.
-pub(crate) fn list(roots: &Roots) -> Vec<JobLine> {
+fn list(roots: &Roots) -> Vec<JobLine> {
     let mut jobs: Vec<JobLine> =
         roots.all().flat_map(JobFolder::all).filter_map(|folder| line(&folder)).collect();
     jobs.sort_by(|a, b| b.started_ms.cmp(&a.started_ms).then_with(|| b.job.cmp(&a.job)));
@@ -34,7 +34,7 @@ pub(crate) fn answer(roots: &Roots) -> FromAgent {
 }
 
 /// Returns a job's line; `None` if its files cannot be read.
-pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
+fn line(folder: &JobFolder) -> Option<JobLine> {
     let title = folder.plan().ok()?.title;
     let (ended, ended_ms) = match settle(folder).ok()? {
         JobState::Ended { outcome, at_ms } => (Some(outcome), Some(at_ms)),

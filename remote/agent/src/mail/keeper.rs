@@ -1,25 +1,25 @@
-//! The keeper: keeps the agent of a client's connection running between the client's short commands.
+//! The keeper: has the bytes of an agent's connection between the requests of its client.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::mail::{MAX_ANSWER_BYTES, MailHead};
+use rgpu_protocol::mail::{MAX_PRINTED_BYTES, MailHead, MailRequest, PrintedHead};
 
-use super::{MAX_INPUT_BYTES, MAX_WAIT, MailRequest, SOCKET, head};
+use super::{BroughtMail, MAX_INPUT_BYTES, MAX_WAIT, SOCKET};
 use crate::control;
 use crate::host_fault::{HostFault, IoContext};
 
 /// Bytes from the agent that may wait to be fetched. The agent blocks beyond that.
 const MAX_UNFETCHED_BYTES: usize = 4 << 20;
 
-/// A client that sends no command for this long is gone.
+/// A client whose commands come no more for this long is gone.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long the last bytes wait to be fetched after the agent has ended.
@@ -27,6 +27,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long bytes wait for missing ones before them.
 const MISSING_BYTES_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes read from the agent, or written to it, at once.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Keeps the connection of a folder until its client is gone.
 pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
@@ -39,7 +42,7 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
     let no_pipes = || HostFault::new("talk to the agent", io::Error::other("it has no pipes"));
     let input = agent.stdin.take().ok_or_else(no_pipes)?;
     let output = agent.stdout.take().ok_or_else(no_pipes)?;
-    let keeper = Arc::new(Keeper::new(input));
+    let keeper = Arc::new(Keeper::new(input, MAX_PRINTED_BYTES));
     std::thread::spawn({
         let keeper = keeper.clone();
         move || keeper.gather(output)
@@ -52,12 +55,12 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
                 let keeper = keeper.clone();
                 // A disconnected client sends its command again. Without a thread the command fails,
                 // and its client connects once more.
-                let answer = move || drop(keeper.answer(link));
+                let answer = move || drop(answer_command(&keeper, link));
                 let _ = std::thread::Builder::new().spawn(answer);
             }
         }
     });
-    while !keeper.is_over() {
+    while !keeper.is_over(CLIENT_TIMEOUT) {
         std::thread::sleep(Duration::from_millis(200));
     }
     let _ = std::fs::remove_dir_all(&folder);
@@ -67,17 +70,43 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
     Ok(())
 }
 
+/// Answers one command of the client.
+fn answer_command(keeper: &Keeper, link: UnixStream) -> io::Result<()> {
+    link.set_read_timeout(Some(MAX_WAIT))?;
+    let mut link = BufReader::new(link);
+    let mut line = String::new();
+    link.by_ref().take(4096).read_line(&mut line)?;
+    let BroughtMail { request, len } = serde_json::from_str(&line)?;
+    if len > MAX_INPUT_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; len as usize];
+    link.read_exact(&mut bytes)?;
+    let (head, bytes) = keeper.exchange(request, &bytes);
+    let mut answer = serde_json::to_vec(&PrintedHead::new(head, &bytes))?;
+    answer.push(b'\n');
+    answer.extend_from_slice(&bytes);
+    link.get_mut().write_all(&answer)
+}
+
 /// Both directions of a connection.
-struct Keeper {
-    input: Mutex<Option<ChildStdin>>,
+pub struct Keeper {
+    /// The agent's input, until it is closed.
+    input: Mutex<Option<Box<dyn Write + Send>>>,
+    /// Notified when the agent has received bytes.
+    received: Condvar,
     /// Bytes that the agent has received.
     taken: AtomicU64,
     output: Mutex<Output>,
+    /// Notified when the output changes.
     changed: Condvar,
-    last_command: Mutex<Instant>,
+    /// When a client last asked or was answered.
+    last_heard: Mutex<Instant>,
+    max_answer_bytes: usize,
 }
 
 /// The agent's output that is not confirmed yet.
+#[derive(Default)]
 struct Output {
     /// Offset of `bytes` in the agent's stream.
     base: u64,
@@ -85,73 +114,67 @@ struct Output {
     ended: Option<Instant>,
     /// Whether all of it was fetched after the agent had ended.
     fetched: bool,
+    /// Whether nobody fetches any more.
+    closed: bool,
 }
 
 impl Keeper {
-    fn new(input: ChildStdin) -> Self {
-        let output = Output { base: 0, bytes: VecDeque::new(), ended: None, fetched: false };
+    /// A keeper of the agent that reads `input`. Its client's answers have at most
+    /// `max_answer_bytes` bytes.
+    pub fn new(input: impl Write + Send + 'static, max_answer_bytes: usize) -> Self {
         Self {
-            input: Mutex::new(Some(input)),
+            input: Mutex::new(Some(Box::new(input))),
+            received: Condvar::new(),
             taken: AtomicU64::new(0),
-            output: Mutex::new(output),
+            output: Mutex::default(),
             changed: Condvar::new(),
-            last_command: Mutex::new(Instant::now()),
+            last_heard: Mutex::new(Instant::now()),
+            max_answer_bytes,
         }
     }
 
-    fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn last_command(&self) -> MutexGuard<'_, Instant> {
-        self.last_command.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_over(&self) -> bool {
-        let output = self.output();
+    /// Returns whether the connection has ended, or its client has not been heard for so long.
+    pub fn is_over(&self, client_timeout: Duration) -> bool {
+        let output = lock(&self.output);
         let ended = output.ended.is_some_and(|at| output.fetched || at.elapsed() > END_TIMEOUT);
         drop(output);
-        ended || self.last_command().elapsed() > CLIENT_TIMEOUT
+        ended || lock(&self.last_heard).elapsed() > client_timeout
     }
 
-    /// Collects the agent's output.
-    fn gather(&self, mut from: ChildStdout) {
-        let mut buffer = vec![0; 64 << 10];
+    /// Collects the agent's output until its end.
+    pub fn gather(&self, mut from: impl Read) {
+        let mut buffer = vec![0; PIECE_BYTES];
         while let Ok(n @ 1..) = from.read(&mut buffer) {
-            let mut output = self.output();
-            while output.bytes.len() >= MAX_UNFETCHED_BYTES {
+            let mut output = lock(&self.output);
+            while output.bytes.len() >= MAX_UNFETCHED_BYTES && !output.closed {
                 output = self.changed.wait(output).unwrap_or_else(PoisonError::into_inner);
+            }
+            if output.closed {
+                break;
             }
             output.bytes.extend(&buffer[..n]);
             self.changed.notify_all();
         }
-        self.output().ended = Some(Instant::now());
+        lock(&self.output).ended = Some(Instant::now());
         self.changed.notify_all();
     }
 
-    /// Answers one command of the client.
-    fn answer(&self, link: UnixStream) -> io::Result<()> {
-        *self.last_command() = Instant::now();
-        link.set_read_timeout(Some(MAX_WAIT))?;
-        let mut link = BufReader::new(link);
-        let mut line = String::new();
-        link.by_ref().take(4096).read_line(&mut line)?;
-        let request: MailRequest = serde_json::from_str(&line)?;
-        if request.len > MAX_INPUT_BYTES {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let mut bytes = vec![0; request.len as usize];
-        link.read_exact(&mut bytes)?;
-        self.write_to_agent(request.take, &bytes, request.eof);
+    /// Ends the agent's input, and [`Self::gather`] although its bytes are not fetched. Blocks while
+    /// bytes are written to the agent.
+    pub fn close(&self) {
+        lock(&self.output).closed = true;
+        self.changed.notify_all();
+        *lock(&self.input) = None;
+    }
+
+    /// Answers a request of the client, whose bytes are `bytes`. Blocks.
+    pub fn exchange(&self, request: MailRequest, bytes: &[u8]) -> (MailHead, Vec<u8>) {
+        *lock(&self.last_heard) = Instant::now();
+        self.write_to_agent(request.take, bytes, request.eof);
         let wait = Duration::from_millis(request.wait_ms).min(MAX_WAIT);
-        let (head, bytes) = self.give(request.from, wait);
-        *self.last_command() = Instant::now();
-        let mut answer = serde_json::to_vec(&head)?;
-        answer.push(b'\n');
-        answer.extend_from_slice(&bytes);
-        link.get_mut().write_all(&answer)?;
-        self.output().fetched |= head.ended;
-        Ok(())
+        let answer = self.give(request.from, wait);
+        *lock(&self.last_heard) = Instant::now();
+        answer
     }
 
     /// Writes the client's bytes to the agent, each once and in order.
@@ -160,17 +183,19 @@ impl Keeper {
             return;
         }
         let start = Instant::now();
+        let mut input = lock(&self.input);
         while self.taken.load(Ordering::Acquire) < at {
-            if start.elapsed() > MISSING_BYTES_TIMEOUT {
+            let left = MISSING_BYTES_TIMEOUT.saturating_sub(start.elapsed());
+            if left.is_zero() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(2));
+            let waited = self.received.wait_timeout(input, left);
+            input = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let skip = self.taken.load(Ordering::Acquire).saturating_sub(at);
         let new = bytes.get(skip as usize..).unwrap_or_default();
         if let Some(pipe) = &mut *input {
-            for piece in new.chunks(32 << 10) {
+            for piece in new.chunks(PIECE_BYTES) {
                 // If the agent has ended, the client learns that from its output.
                 if pipe.write_all(piece).is_err() {
                     break;
@@ -181,16 +206,21 @@ impl Keeper {
         if eof {
             *input = None;
         }
+        drop(input);
+        self.received.notify_all();
     }
 
     /// Returns the agent's bytes from `from` on, once there are some. Confirmed bytes are never
-    /// sent again: a command that asks for them is outdated and gets nothing.
+    /// sent again: a request for them is outdated and gets nothing.
     fn give(&self, from: u64, wait: Duration) -> (MailHead, Vec<u8>) {
         let until = Instant::now() + wait;
-        let mut output = self.output();
-        let taken = || self.taken.load(Ordering::Acquire);
+        let mut output = lock(&self.output);
+        let head = |from, ended| {
+            let taken = self.taken.load(Ordering::Acquire);
+            MailHead { taken, from, ended }
+        };
         if from < output.base {
-            return (head(taken(), from, &[], false), Vec::new());
+            return (head(from, false), Vec::new());
         }
         let confirmed = (from - output.base).min(output.bytes.len() as u64);
         output.bytes.drain(..confirmed as usize);
@@ -204,9 +234,18 @@ impl Keeper {
             let waited = self.changed.wait_timeout(output, left);
             output = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let len = output.bytes.len().min(MAX_ANSWER_BYTES);
-        let bytes: Vec<u8> = output.bytes.iter().take(len).copied().collect();
+        let len = output.bytes.len().min(self.max_answer_bytes);
+        let (first, second) = output.bytes.as_slices();
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend_from_slice(&first[..len.min(first.len())]);
+        bytes.extend_from_slice(&second[..len - bytes.len()]);
         let ended = output.ended.is_some() && len == output.bytes.len();
-        (head(taken(), output.base, &bytes, ended), bytes)
+        output.fetched |= ended;
+        (head(output.base, ended), bytes)
     }
+}
+
+/// A thread that panics while it holds one of these locks leaves the data valid.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

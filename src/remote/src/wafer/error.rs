@@ -105,6 +105,15 @@ impl WaferError {
         Self::Http(HttpError::Cut { doing, why: why.into() })
     }
 
+    /// The error with its cause, on one line.
+    pub(crate) fn line(&self) -> String {
+        match self {
+            Self::Http(error) => error.line(),
+            Self::Command { message, .. } => format!("{self}: {message}"),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether a retry may help.
     pub fn is_link(&self) -> bool {
         matches!(self, Self::Http(error) if error.is_link())

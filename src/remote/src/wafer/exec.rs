@@ -5,8 +5,6 @@
 //! command itself must print a line with a random nonce when it is done. Without that line the
 //! command failed, whatever else it printed. Bills on the stream are kept in [`PendingBills`].
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,13 +64,6 @@ struct ExecBody<'a> {
 #[derive(Serialize)]
 struct Requirements<'a> {
     routing: &'a str,
-}
-
-/// 32 random hexadecimal digits.
-pub(crate) fn nonce() -> String {
-    // Each hasher has its own random keys.
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
 }
 
 impl WorkspaceShell {
@@ -176,16 +167,5 @@ fn output_tail(lines: &[String]) -> String {
     match excerpt(&lines[lines.len().saturating_sub(MAX_QUOTED_LINES)..].join(" ")) {
         text if text.is_empty() => "it printed nothing".to_owned(),
         text => text,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_nonces_are_equal() {
-        assert_ne!(nonce(), nonce());
-        assert_eq!(nonce().len(), 32);
     }
 }

@@ -7,10 +7,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::error::WaferError;
-use super::exec::{WorkspaceShell, nonce};
+use super::exec::WorkspaceShell;
 use crate::deploy::AgentStart;
 use crate::deploy::commands::CommandReply;
 use crate::http::Attempts;
+use crate::mail::nonce;
 use crate::{RemoteError, UserPrompt};
 
 /// Pieces sent at the same time.

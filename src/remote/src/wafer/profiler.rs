@@ -24,11 +24,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::api::Api;
 use super::error::WaferError;
-use super::exec::nonce;
 use super::sse::{SseLine, SseStream};
 use super::workspace::PATH_SEGMENT;
 use crate::foreign_text::excerpt;
 use crate::http::{Attempts, HttpError};
+use crate::mail::nonce;
 use crate::provider_ncu::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
 use crate::{BillReader, PendingBills, RemoteError, UserPrompt};
 

@@ -1,16 +1,17 @@
-//! One request and its answer: our own time limits, retries of what may be repeated, and no
-//! redirects, because a token must not be carried to another address. Modal alone answers a long
-//! request with the address of its result on the same origin, which is polled by `GET`. The request
-//! itself is only sent again if that result is lost and the request may be repeated.
+//! One request and its whole answer: our own time limits, retries (all requests may be repeated),
+//! and no redirects, because a token must not be carried to another address. Modal alone answers a
+//! long request with the address of its result on the same origin, which is polled by `GET`. The
+//! request itself is sent again, once, if that result is lost.
 
 #![expect(clippy::disallowed_methods, reason = "the certificate that the user's settings name")]
 
 use std::time::{Duration, Instant};
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
 use reqwest::{Certificate, Client, Method, Response, StatusCode, Url, redirect};
-use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::MAX_BODY;
+use rgpu_protocol::mail::MAX_HTTP_BYTES;
 use tokio::time::timeout;
 
 use super::address::Address;
@@ -39,6 +40,9 @@ const MAX_FAST_REDIRECTS: u32 = 8;
 /// The limit on the check whether a server speaks TLS.
 const TLS_PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Bytes that must arrive while an answer is read: a hundredth of a modem's rate.
+const MIN_BYTES: usize = 16 << 10;
+
 /// How long an idle connection is kept; a worker keeps it three times as long.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -53,23 +57,13 @@ pub(super) struct WorkerClient {
 
 #[derive(Clone)]
 pub(super) struct WorkerRequest {
-    method: Method,
+    /// The bytes of a `POST`; `None`: a `GET`.
+    body: Option<Bytes>,
     path: String,
-    accept: &'static str,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    body: bytes::Bytes,
     limit: Duration,
-    retry: Retry,
     doing: &'static str,
     /// The address of the result of an earlier request, which replaces `path`.
     result: Option<Url>,
-}
-
-/// Whether a request may be repeated if nobody knows whether it arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Retry {
-    Safe,
-    Never,
 }
 
 /// The result of one attempt.
@@ -80,72 +74,31 @@ enum Attempt {
 }
 
 /// The answer to a request.
-pub(super) enum WorkerAnswer {
-    /// The server's response to the request.
-    Response(Response),
-    /// The agent's message, in JSON, that explains a refusal.
-    AgentMessage(Vec<u8>),
+pub(super) struct WorkerAnswer {
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
 }
 
 impl WorkerRequest {
-    /// A `GET` request, which may be repeated.
+    /// A `GET` request.
     pub(super) fn get(path: impl Into<String>, doing: &'static str) -> Self {
-        Self {
-            method: Method::GET,
-            path: path.into(),
-            accept: "application/json",
-            headers: Vec::new(),
-            body: bytes::Bytes::new(),
-            limit: limits::ANSWER_TIMEOUT,
-            retry: Retry::Safe,
-            doing,
-            result: None,
-        }
+        let limit = limits::ANSWER_TIMEOUT;
+        Self { body: None, path: path.into(), limit, doing, result: None }
+    }
+
+    /// A `POST` request, which may be repeated.
+    pub(super) fn post(path: impl Into<String>, body: Bytes, doing: &'static str) -> Self {
+        Self { body: Some(body), ..Self::get(path, doing) }
     }
 
     /// The request for the result of this one.
     fn result(self, url: Url) -> Self {
-        let Self { accept, limit, doing, .. } = self;
-        Self { accept, limit, result: Some(url), ..Self::get(self.path, doing) }
+        Self { body: None, result: Some(url), ..self }
     }
 
-    /// A `POST` request with a JSON body, which may be repeated.
-    pub(super) fn post(path: impl Into<String>, json: Vec<u8>, doing: &'static str) -> Self {
-        let this = Self { method: Method::POST, body: json.into(), ..Self::get(path, doing) };
-        this.header(CONTENT_TYPE, "application/json")
-    }
-
-    pub(super) fn method(mut self, method: Method) -> Self {
-        self.method = method;
-        self
-    }
-
-    pub(super) fn accept(mut self, media: &'static str) -> Self {
-        self.accept = media;
-        self
-    }
-
-    pub(super) fn body(mut self, bytes: Vec<u8>) -> Self {
-        self.body = bytes.into();
-        self
-    }
-
-    /// Adds a header with a value that we made.
-    pub(super) fn header(mut self, name: HeaderName, value: &str) -> Self {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            self.headers.push((name, value));
-        }
-        self
-    }
-
-    /// Sets the limit on the time until the answer begins.
+    /// Sets the limit on the time until the answer begins, and on a standstill within it.
     pub(super) fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
-        self
-    }
-
-    pub(super) fn once(mut self) -> Self {
-        self.retry = Retry::Never;
         self
     }
 }
@@ -171,13 +124,13 @@ impl WorkerClient {
         Ok(Self { client, base: address.as_str().to_owned(), credentials, site })
     }
 
-    /// Sends a request, and repeats it if it may be repeated and that may help.
+    /// Sends a request, and repeats it if that may help.
     pub(super) async fn send(&self, mut ask: WorkerRequest) -> Result<WorkerAnswer, HttpError> {
         let first_attempts = Attempts::new(MAX_TRIES, RETRY_PAUSE);
         let mut attempts = first_attempts.clone();
         let (begun, mut fast_redirects) = (Instant::now(), 0);
         // The request to repeat if its result is lost.
-        let mut original = (ask.retry == Retry::Safe).then(|| ask.clone());
+        let mut original = Some(ask.clone());
         loop {
             let sent = Instant::now();
             let (error, requested_pause) = match self.try_once(&ask).await {
@@ -212,22 +165,16 @@ impl WorkerClient {
                 (ask, attempts) = (original, first_attempts.clone());
                 continue;
             }
-            let may_repeat = ask.retry == Retry::Safe && !silent && error.is_link();
+            let may_repeat = !silent && error.is_link();
             if !may_repeat || !attempts.next_after(requested_pause).await {
                 return Err(error);
             }
         }
     }
 
-    /// The JSON message that answers a request, including a refusal.
-    pub(super) async fn message(&self, ask: WorkerRequest) -> Result<Vec<u8>, HttpError> {
-        let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER_TIMEOUT));
-        match self.send(ask).await? {
-            WorkerAnswer::AgentMessage(body) => Ok(body),
-            WorkerAnswer::Response(response) => {
-                http::read_body(response, MAX_BODY, limit, doing).await
-            }
-        }
+    /// The error for a successful answer that is not an agent's.
+    pub(super) fn foreign_answer(&self, body: &[u8]) -> HttpError {
+        HttpError::refused(refusal::foreign_server(self.site, &self.base, body))
     }
 
     /// Whether the server at an `http://` address speaks TLS. It gets no token.
@@ -257,22 +204,18 @@ impl WorkerClient {
             Some(url) => url.to_string(),
             None => format!("{}{}", self.base, ask.path),
         };
-        let mut request = self
-            .client
-            .request(ask.method.clone(), url)
-            .headers(self.credentials.headers().clone())
-            .header(ACCEPT, ask.accept);
-        for (name, value) in &ask.headers {
-            request = request.header(name, value);
-        }
-        if ask.method != Method::GET {
-            request = request.body(ask.body.clone());
+        let method = if ask.body.is_some() { Method::POST } else { Method::GET };
+        let mut request =
+            self.client.request(method, url).headers(self.credentials.headers().clone());
+        if let Some(body) = &ask.body {
+            request = request.header(CONTENT_TYPE, "application/octet-stream").body(body.clone());
         }
         let sent = http::send(request, limit, doing, |error| self.failed(error, doing)).await;
         let response = sent.map_err(|error| (error, None))?;
         let status = response.status();
         if status.is_success() {
-            return Ok(Attempt::Answer(WorkerAnswer::Response(response)));
+            let answer = read_answer(response, ask.limit, doing).await;
+            return answer.map(Attempt::Answer).map_err(|error| (error, None));
         }
         let header = |name: HeaderName| {
             let value = response.headers().get(name)?.to_str().ok()?;
@@ -287,9 +230,6 @@ impl WorkerClient {
         }
         let pause = pause.and_then(|s| s.parse().ok()).map(Duration::from_secs);
         let body = http::refusal_body(response, MAX_BODY).await;
-        if is_agent_answer(&body) {
-            return Ok(Attempt::Answer(WorkerAnswer::AgentMessage(body)));
-        }
         let refusal =
             refusal::refusal_of_response(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::refused(refusal), pause))
@@ -318,12 +258,32 @@ fn result_at(requested_url: &Url, to: &str) -> Option<Url> {
     (has_id && has_no_login && to.origin() == requested_url.origin()).then_some(to)
 }
 
-/// Whether a body is the agent's answer to this request, and not a refusal of any request.
-fn is_agent_answer(body: &[u8]) -> bool {
-    match serde_json::from_slice(body) {
-        Ok(FromAgent::Refused { request, .. }) => request != "request",
-        Ok(FromAgent::Missing { .. }) => true,
-        _ => false,
+/// Reads an answer. Each time `limit` is over, [`MIN_BYTES`] must have arrived: a server that sends
+/// one byte now and then could hold its client for ever.
+async fn read_answer(
+    mut response: Response,
+    limit: Duration,
+    doing: &'static str,
+) -> Result<WorkerAnswer, HttpError> {
+    let headers = std::mem::take(response.headers_mut());
+    let announced_bytes = response.content_length().unwrap_or(0);
+    let mut body = Vec::with_capacity(announced_bytes.min(MAX_HTTP_BYTES as u64) as usize);
+    let (mut begun, mut bytes_before) = (Instant::now(), 0);
+    loop {
+        let left = limit.saturating_sub(begun.elapsed());
+        match http::next_chunk(&mut response, left, doing).await {
+            Ok(None) => return Ok(WorkerAnswer { headers, body }),
+            Ok(Some(bytes)) if body.len() + bytes.len() > MAX_HTTP_BYTES => {
+                let why = format!("it is over {MAX_HTTP_BYTES} bytes");
+                return Err(HttpError::Cut { doing, why });
+            }
+            Ok(Some(bytes)) => body.extend_from_slice(&bytes),
+            Err(HttpError::Silent { .. }) if body.len() - bytes_before >= MIN_BYTES => {
+                (begun, bytes_before) = (Instant::now(), body.len());
+            }
+            Err(HttpError::Silent { .. }) => return Err(HttpError::Silent { doing, limit }),
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -352,17 +312,5 @@ mod tests {
         ] {
             assert_eq!(result_at(&requested_url, bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn only_the_agents_words_about_a_request_are_passed_on() {
-        let is_answer = |text: &str| is_agent_answer(text.as_bytes());
-        assert!(is_answer(r#"{"is":"refused","request":"submit","code":"bad_plan","text":""}"#));
-        assert!(is_answer(r#"{"is":"missing","job":"a","digests":[]}"#));
-        assert!(!is_answer(
-            r#"{"is":"refused","request":"request","code":"wrong_token","text":""}"#
-        ));
-        assert!(!is_answer(r#"{"detail":"Not Found"}"#));
-        assert!(!is_answer("<html>"));
     }
 }

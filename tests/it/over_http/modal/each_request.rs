@@ -68,7 +68,7 @@ const DIED: &str = "modal-http: internal error: function was terminated by signa
 fn a_fault_that_passes_costs_nothing_at_any_request() {
     let calm = run(|_| Fault::None);
     calm.is_whole(&calm.output, b"out\nend\n");
-    let polls = calm.requests.iter().filter(|line| line.contains("/events?")).count();
+    let polls = calm.requests.iter().filter(|line| line.contains("wait_ms=10000")).count();
     assert!(polls > 1, "{:#?}", calm.requests);
     let faults: [fn() -> Fault; 6] = [
         || Fault::Refused("404 Not Found", GONE),

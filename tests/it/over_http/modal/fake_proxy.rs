@@ -41,11 +41,10 @@ pub(in super::super) enum Fault {
 
 /// A request, for the test's choice of a fault.
 pub(in super::super) struct ReceivedRequest {
-    pub(in super::super) method: String,
-    /// The path without its query.
-    pub(in super::super) path: String,
     /// Whether it is for a result.
     pub(in super::super) result: bool,
+    /// Whether it submits a plan.
+    pub(in super::super) submits: bool,
     /// Number of earlier requests of any kind.
     pub(in super::super) before: usize,
 }
@@ -102,7 +101,7 @@ impl FakeModalProxy {
         Self { port, inner }
     }
 
-    /// `METHOD path` of each request, in order.
+    /// `METHOD path` of each request, in order, and whether it `submits`.
     pub(in super::super) fn log(&self) -> Vec<String> {
         self.inner.log.lock().unwrap().clone()
     }
@@ -177,12 +176,13 @@ impl Inner {
         let Some(request) = Request::read(&mut stream) else { return };
         let mut words = request.line.split(' ');
         let (method, target) = (words.next().unwrap(), words.next().unwrap());
-        self.log.lock().unwrap().push(format!("{method} {target}"));
+        let submits = String::from_utf8_lossy(&request.body).contains("\"do\":\"submit\"");
+        let what = if submits { " submits" } else { "" };
+        self.log.lock().unwrap().push(format!("{method} {target}{what}"));
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let received = ReceivedRequest {
-            method: method.to_owned(),
-            path: path.to_owned(),
             result: query.contains(RESULT),
+            submits,
             before: self.request_count.fetch_add(1, Ordering::SeqCst),
         };
         let text = |stream: &mut TcpStream, status: &str, body: &str| {
@@ -236,7 +236,7 @@ impl Inner {
         }
         let mut app = TcpStream::connect(("127.0.0.1", *port)).unwrap();
         let target = match fault {
-            Fault::Brief => target.replace("wait=100", "wait=1"),
+            Fault::Brief => target.replace("wait_ms=10000", "wait_ms=1000"),
             _ => target.to_owned(),
         };
         let mut head = format!("{method} {target} HTTP/1.1\r\n");
