@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    bench, build, cache, compare, completions, dashboard, disasm, doctor, exec, kernels, layout,
-    loops, mcp, model, queue, remote, report, runs, schema, setup, skill, top, worker,
+    bench, build, cache, compare, dashboard, disasm, doctor, exec, kernels, layout, loops, mcp,
+    model, queue, remote, report, runs, schema, setup, skill, top, worker,
 };
 use rgpu_model::error::Exit;
 use rgpu_report::KernelNames;
@@ -132,12 +132,6 @@ pub(super) enum Command {
     /// Print the version
     #[command(hide = true)]
     Version,
-    /// Print names for the completions of shells, one a line
-    #[command(name = "__names", hide = true)]
-    Names {
-        /// Of what
-        what: completions::NameKind,
-    },
     /// Print the arguments of the Python package's functions, as JSON
     #[command(name = "__arguments", hide = true)]
     Arguments,

@@ -13,7 +13,7 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
 use etcetera::BaseStrategy;
 
 use super::args::{Cli, Command};
-use super::support::app::{App, Status, set_json_mode, show_failure, stdout_is_taken};
+use super::support::app::{App, GlobalArgs, Status, set_json_mode, show_failure, stdout_is_taken};
 use super::support::exec_status::show_own_failure;
 use super::support::for_agent;
 use super::support::log;
@@ -27,7 +27,7 @@ use super::{
 };
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::SEVERAL_ARCHITECTURES;
-use rgpu_report::mark_own_colors;
+use rgpu_report::{KernelNames, mark_own_colors};
 use rgpu_run::config::{Config, Environment};
 use rgpu_run::process_tree;
 use rgpu_run::store::RunParent;
@@ -65,6 +65,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn start(argv: &[OsString]) -> Result<Status> {
+    if completions::answer_shell(argv)? {
+        return Ok(0);
+    }
     if let Some(page) = help::page(argv) {
         write_out(page.as_bytes());
         return check_output_written().map(|()| 0);
@@ -92,40 +95,18 @@ fn start(argv: &[OsString]) -> Result<Status> {
     {
         return ended;
     }
-    let cwd = std::env::current_dir().map_err(|e| {
-        Failure::new(Exit::Config, "no_folder", "the current folder cannot be read").cause(e)
-    })?;
-    let base = etcetera::choose_base_strategy().map_err(|e| {
-        Failure::new(Exit::Config, "no_home", "your home folder is unknown").cause(e)
-    })?;
-    let config_dir = base.config_dir();
-    let config = match Config::load(&cwd, &config_dir, &Environment::read()) {
+    let app = match app(cli.global, cli.command.kernel_names(), argv) {
         Err(failure) if matches!(cli.command, Command::Exec(_)) => {
             return show_own_failure(failure, cli.global.json);
         }
-        config => config?,
-    };
-    let app = App {
-        config,
-        global: cli.global,
-        names: cli.command.kernel_names(),
-        terminal: Terminal::detect(),
-        argv: argv.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
-        cache: base.cache_dir().join("rgpu"),
-        data: base.data_dir().join("rgpu"),
-        config_dir,
-        cwd,
-        parent: parent(),
+        app => app?,
     };
     for folder in [&app.cache, &app.data] {
         // Without a home that can be written, each use reports its own error.
         let _ = rgpu_run::store::atomic::make_private_folder(folder);
     }
     for_agent::confine(&app)?;
-    // The shell's completion reads names alone.
-    if let Some(file) = &app.config.ignored
-        && !matches!(cli.command, Command::Names { .. })
-    {
+    if let Some(file) = &app.config.ignored {
         app.print_note(&format!("warning: `{}` is ignored: another user made it", file.display()));
     }
     let status = match cli.command {
@@ -164,7 +145,6 @@ fn start(argv: &[OsString]) -> Result<Status> {
             Ok(0)
         }
         Command::Arguments => arguments::print(&app),
-        Command::Names { what } => completions::names(&app, what),
         Command::Man { folder } => {
             std::fs::create_dir_all(&folder)
                 .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
@@ -177,6 +157,34 @@ fn start(argv: &[OsString]) -> Result<Status> {
         }
     }?;
     check_output_written().map(|()| status)
+}
+
+/// The settings and folders of this process.
+fn app(global: GlobalArgs, names: KernelNames, argv: &[OsString]) -> Result<App> {
+    let cwd = std::env::current_dir().map_err(|e| {
+        Failure::new(Exit::Config, "no_folder", "the current folder cannot be read").cause(e)
+    })?;
+    let base = etcetera::choose_base_strategy().map_err(|e| {
+        Failure::new(Exit::Config, "no_home", "your home folder is unknown").cause(e)
+    })?;
+    let config_dir = base.config_dir();
+    Ok(App {
+        config: Config::load(&cwd, &config_dir, &Environment::read())?,
+        global,
+        names,
+        terminal: Terminal::detect(),
+        argv: argv.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        cache: base.cache_dir().join("rgpu"),
+        data: base.data_dir().join("rgpu"),
+        config_dir,
+        cwd,
+        parent: parent(),
+    })
+}
+
+/// The settings and folders that a shell's completion reads names from.
+pub(super) fn app_for_names() -> Result<App> {
+    app(GlobalArgs::default(), KernelNames::default(), &[])
 }
 
 /// Refuses a second `--arch` where a command takes one: the last alone would count.

@@ -33,41 +33,13 @@ pub use ncu::{WAITING_KERNELS, escaped};
 pub use nsys::report_of_node;
 pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, ListingCall, NVDISASM_STEP_ID, listings};
 pub use nvidia_smi::gpu_processes;
-pub use plan::arch::target_arch;
-pub use plan::build::lacks_for_wheels;
-pub use plan::build::{Compiler, compilers};
-pub use plan::compile_cache::{compile_once, compiler_rows};
-pub use plan::draft::{
-    BundleFile, Draft, DraftInfo, ExpectedReport, JobFileContent, PlanError, SourceNames,
-    probe_again_hint,
-};
-pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
-pub use plan::dsl_layouts::{DslLayouts, LAYOUTS_STEP, LayoutQuestions};
-pub use plan::facts::assumed;
-pub use plan::filter::{KernelFilter, function_name};
-pub use plan::gpu_selection::GpuSelection;
-pub use plan::hang::add_hang_detection;
-pub use plan::harness::HARNESS;
-pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
-pub use plan::ladder::{PLAIN_STEP, runs_python};
-pub use plan::launcher::LauncherError;
-pub use plan::launcher::python_program_word;
 pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, side_of};
-pub use plan::pattern::{RegionPattern, domain_and_name};
-pub use plan::price::LaunchCost;
-pub use plan::provider_rungs::{ProviderRung, retry_with_less, served};
-pub use plan::python_env::{PythonEnv, ScriptError};
-pub use plan::rank_selection::RankSelection;
-pub use plan::reason::{REASONS, Reason, lasts, reason};
-pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, RunnerRanges};
-pub use plan::request::{
-    Budget, BuildOptions, BuildProduct, CaptureRange, DeepOptions, FailedRung, FirstPass,
-    HostBinaries, JobName, NcuOptions, NsysOptions, PlanPart, PrebuiltCode, Program, Request,
-    SanitizerOptions, SanitizerTool, Target, Window, WindowEnd,
+pub use plan::{
+    arch::*, build::*, compile_cache::*, draft::*, dsl::*, dsl_layouts::*, facts::*, filter::*,
+    gpu_selection::*, hang::*, harness::*, host_tool::*, ladder::*, launcher::*, pattern::*, price::*,
+    provider_rungs::*, python_env::*, rank_selection::*, reason::*, region::*, request::*,
+    rungs::*, sections::*, wheels::*,
 };
-pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
-pub use plan::sections::{SETS, sections};
-pub use plan::wheels::{CUTE, NVCC, TRITON, WheelNvcc, Wheels};
 pub use plan::{check, check_launcher, plan};
 
 /// A tool of the GPU host.
