@@ -303,7 +303,7 @@ async fn try_mode(
     request.share_gpu = true;
     allow_agreed_nvcc(app, &session.spec, &mut request.build);
     request.ncu.set = Some("minimal".to_owned());
-    request.sanitizer.tools = vec![SanitizerTool::Memcheck];
+    request.sanitizer.tools = vec![SanitizerTool::Memcheck.name().to_owned()];
     session.reporter.report(&RunEvent::Note { text: &format!("trying {mode}") });
 
     let id =

@@ -210,7 +210,7 @@ fn wait_for_initial_files(initial_write: std::thread::JoinHandle<Result<()>>) ->
 /// Whether a flag was given that only makes sense if a program runs.
 fn needs_program(args: &ExecArgs) -> bool {
     let moves_files = !args.pull.is_empty() || !args.mount.is_empty();
-    let limits = args.window.hang.is_some();
+    let limits = args.tools.window.hang_s.is_some();
     let sets_env = !args.env.is_empty() || !args.env_file.is_empty() || args.gpus.is_some();
     moves_files || sets_env || limits || args.tty || args.run.dry_run || !args.command.is_empty()
 }
@@ -264,7 +264,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
         env: args.env.iter().cloned().collect(),
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
-        hang_s: args.window.hang,
+        hang_s: args.tools.window.hang_s,
         ..ExecRequest::default()
     };
     let plan = exec_draft(&request, "dry-run.1".to_owned()).plan;
@@ -326,7 +326,7 @@ fn request(
         env,
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
-        hang_s: args.window.hang,
+        hang_s: args.tools.window.hang_s,
         stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
         log_bytes: args.run.log_limit,
         pull: args.pull.clone(),
@@ -573,7 +573,7 @@ fn finish(
         ProgramExit::Hung => app.print_note(&format!(
             "error: `{name}` hung and was stopped: it printed nothing for {} s\n  help: its stacks \
              are in {}",
-            args.window.hang.unwrap_or_default(),
+            args.tools.window.hang_s.unwrap_or_default(),
             folder.path().join("raw/hang.txt").display()
         )),
         // Whoever closed the pipe or pressed Ctrl-C needs no message.

@@ -7,8 +7,9 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::mode_parser;
-use crate::cli::support::run_args::{RemoteArgs, duration};
+use crate::cli::support::run_args::RemoteArgs;
 use crate::cli::support::unmeasured::UnmeasuredArgs;
+use rgpu_model::duration::duration;
 use rgpu_model::suite::Level;
 use rgpu_plan::kernel::{ProfileMode, valid_name};
 use rgpu_report::suite::FORMATS;

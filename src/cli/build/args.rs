@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::cli::support::run_args::{RemoteArgs, RunArgs, duration};
+use crate::cli::support::run_args::{RemoteArgs, RunArgs};
+use rgpu_model::duration::duration;
 use rgpu_plan::tool;
 
 /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills

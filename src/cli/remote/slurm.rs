@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 
-use crate::cli::support::run_args::duration;
+use rgpu_model::duration::duration;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_remote::RemoteSpec;
 use rgpu_remote::slurm::settings;

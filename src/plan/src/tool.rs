@@ -52,6 +52,10 @@ pub use plan::host_tool::{HOST_TOOL_STEP_ID, HOST_TOOLS, HostTool};
 pub use plan::ladder::{PLAIN_STEP, runs_python};
 pub use plan::launcher::LauncherError;
 pub use plan::launcher::python_program_word;
+pub use plan::options::{
+    Budget, CaptureRange, DeepOptions, Limit, NcuOptions, NsysOptions, SanitizerOptions,
+    SanitizerTool, ToolOptions, Window, WindowEnd, given_flags,
+};
 pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
@@ -61,9 +65,8 @@ pub use plan::rank_selection::RankSelection;
 pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, RunnerRanges};
 pub use plan::request::{
-    Budget, BuildOptions, BuildProduct, CaptureRange, DeepOptions, FailedRung, FirstPass,
-    HostBinaries, JobName, NcuOptions, NsysOptions, PlanPart, PrebuiltCode, Program, Request,
-    SanitizerOptions, SanitizerTool, Target, Window, WindowEnd,
+    BuildOptions, BuildProduct, FailedRung, FirstPass, HostBinaries, JobName, PlanPart,
+    PrebuiltCode, Program, Request, Target,
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
