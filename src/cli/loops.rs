@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 
 use super::support::app::{App, Status};
 use rgpu_model::error::{Exit, Result};
-use rgpu_work::loops::{LoopStatus, Loops, StopReason};
+use rgpu_work::loops::{DocumentKind, LoopStatus, Loops, StopReason};
 
 /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
 ///
@@ -53,7 +53,7 @@ pub(super) enum LoopCommand {
     Schema {
         /// Which file
         #[arg(value_enum)]
-        kind: check::LoopFileKind,
+        kind: DocumentKind,
     },
     /// Check a worker's result or a reviewer's verdict; exit 7 if it is wrong
     #[command(after_long_help = examples!("rgpu loop validate result.json"))]
