@@ -54,7 +54,7 @@ pub use plan::launcher::LauncherError;
 pub use plan::launcher::python_program_word;
 pub use plan::options::{
     Budget, CaptureRange, DeepOptions, Limit, NcuOptions, NsysOptions, SanitizerOptions,
-    SanitizerTool, ToolOptions, Window, WindowEnd, given_flags,
+    SanitizerTool, TOOL_FLAGS_OF_PROJECTS, ToolOptions, Window, WindowEnd, given_flags,
 };
 pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};

@@ -60,6 +60,33 @@ impl ToolOptions {
     }
 }
 
+/// The flags of tools that a preset of a project may set. A project is often somebody else's: none of
+/// these sends or writes a file, starts a program, or passes arguments to a tool.
+pub const TOOL_FLAGS_OF_PROJECTS: &[&str] = &[
+    "after",
+    "budget",
+    "capture-range",
+    "clock-control",
+    "for",
+    "kernel-exclude",
+    "kernel-name",
+    "kernel-name-base",
+    "launch-count",
+    "launch-skip",
+    "light",
+    "metrics",
+    "nvtx-include",
+    "regions",
+    "replay-mode",
+    "sample",
+    "section",
+    "set",
+    "target-processes",
+    "tool",
+    "top",
+    "trace",
+];
+
 /// The flags of `options` that have not their default value, such as `--set`. Fields have the same
 /// name for clap and serde.
 pub fn given_flags<T: Args + Default + Serialize>(options: &T) -> Vec<String> {
