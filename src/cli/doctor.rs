@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueHint};
-use rgpu_predict::hw::Hardware;
 use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -130,15 +129,10 @@ struct ChosenPaths {
     runs: String,
 }
 
-/// Runs `doctor`: tries every tool and mode on a host, or times its collectives. The dispatcher
-/// hands in the list of `rgpu model hw list`.
-pub(super) fn run(
-    app: &App,
-    args: &DoctorArgs,
-    known_gpus: fn(&App) -> Vec<Hardware>,
-) -> Result<Status> {
+/// Runs `doctor`: tries every tool and mode on a host, or times its collectives.
+pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     if args.collectives {
-        return collectives::run(app, args, &known_gpus(app));
+        return collectives::run(app, args);
     }
     let spec = session::spec(app, args.remote.as_deref())?;
     let started_at = Instant::now();

@@ -14,6 +14,7 @@ pub(super) use clean::PrunedDocument;
 use clap::{Args, Subcommand};
 
 use super::support::app::{App, Status};
+use super::top;
 use rgpu_model::error::{Exit, Result};
 use rgpu_work::loops::{DocumentKind, LoopStatus, Loops, StopReason};
 
@@ -86,16 +87,9 @@ pub(in crate::cli) struct TopArgs {
 }
 
 /// Runs a `loop` command.
-///
-/// `show_top` starts a loop with these arguments of `loop start`, if there are any, and opens the view
-/// of the terminal.
-pub(super) fn run(
-    app: &App,
-    command: &LoopCommand,
-    show_top: impl Fn(&App, &[String]) -> Result<Status>,
-) -> Result<Status> {
+pub(super) fn run(app: &App, command: &LoopCommand) -> Result<Status> {
     match command {
-        LoopCommand::Top(args) => show_top(app, &args.start),
+        LoopCommand::Top(args) => top::run_loop(app, &args.start),
         LoopCommand::Start(args) => start::start(app, args),
         LoopCommand::Status(args) => show::status(app, args),
         LoopCommand::Cancel(args) => start::stop(app, args),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 
 use super::{check, list, rental, slurm};
+use crate::cli::doctor;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::{missing, session};
 use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
@@ -128,11 +129,7 @@ impl AddArgs {
 
 /// Runs `remote add`: checks the address and writes the remote to the user's settings. At a terminal
 /// it ends with what works there.
-pub(super) fn add(
-    app: &App,
-    args: &AddArgs,
-    summary: impl FnOnce(&App, RemoteSpec) -> Result<String>,
-) -> Result<Status> {
+pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     if !rgpu_plan::kernel::valid_name(&args.name) || args.name == LOCAL {
         let why = if args.name == LOCAL {
             "it is this machine"
@@ -241,7 +238,7 @@ pub(super) fn add(
     }
     if tries_tools {
         app.print_note("trying its tools; Ctrl-C skips this");
-        match summary(app, spec) {
+        match doctor::summary(app, spec) {
             Ok(text) => app.print_note(&text),
             Err(failure) => {
                 app.print_note(&format!("its tools were not tried: {}", failure.what));
