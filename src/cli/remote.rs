@@ -2,9 +2,9 @@
 
 mod add;
 mod check;
+mod kind_settings;
 mod list;
 mod rental;
-mod slurm;
 
 use clap::Subcommand;
 
