@@ -4,10 +4,9 @@
 //! arguments once, calls the library, and prints. stdout carries data, stderr messages; every
 //! command takes `--json`, `-q` and `-v`.
 //!
-//! Commands do not import each other: what they share is in `support`. Above them are `args`,
-//! `arguments`, `dispatch`, `attach`, `completions`, `exec_commands`, `help` and `documents`, which
-//! name every command.
-//! `queue` and `loops` get `top` from `dispatch`.
+//! Commands share `support`. Few are built on others: `exec` on `build` and `profile`, `remote` on
+//! `doctor`, `doctor` on `model`, `queue` and `loops` on `top`. Above them are `args`, `arguments`,
+//! `dispatch`, `attach`, `completions`, `help` and `documents`, which name every command.
 
 /// The text below the flags of a command's `--help`. A test runs every line through the parser.
 macro_rules! examples {
@@ -29,7 +28,6 @@ mod doctor;
 #[cfg(test)]
 mod documents;
 mod exec;
-mod exec_commands;
 mod help;
 mod kernels;
 mod layout;

@@ -8,7 +8,7 @@ use super::support::app::{App, Status};
 use super::support::exec_status::show_own_failure;
 use super::support::followed_run::FollowedRun;
 use super::support::{session, started_here};
-use super::{build, compare, exec, exec_commands, profile};
+use super::{build, compare, exec, profile};
 use rgpu_model::error::{ErrorDocument, Exit, Failure, Result};
 use rgpu_run::store::{RunFolder, RunRecord, RunState};
 
@@ -70,13 +70,8 @@ pub(super) fn run(
         }
         Command::Exec(mut args) => {
             args.run.events = events;
-            exec::attach(
-                app,
-                &args,
-                FollowedRun::resume(folder, record),
-                &exec_commands::EXEC_COMMANDS,
-            )
-            .or_else(|failure| show_own_failure(failure, app.global.json))
+            exec::attach(app, &args, FollowedRun::resume(folder, record))
+                .or_else(|failure| show_own_failure(failure, app.global.json))
         }
         Command::Bench(_) => {
             let what = format!("`{}` belongs to a suite", record.id);

@@ -22,8 +22,8 @@ use super::support::terminal::{
 };
 use super::{
     arguments, attach, bench, build, cache, compare, completions, dashboard, disasm, doctor, exec,
-    exec_commands, help, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs,
-    schema, setup, skill, top, worker,
+    help, kernels, layout, loops, mcp, model, profile, queue, remote, report, runs, schema, setup,
+    skill, top, worker,
 };
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::SEVERAL_ARCHITECTURES;
@@ -116,11 +116,11 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),
         // `exec` checks for failed writes itself.
         Command::Exec(args) => {
-            return prune_runs(&app, exec::run(&app, &args, &exec_commands::EXEC_COMMANDS));
+            return prune_runs(&app, exec::run(&app, &args));
         }
         Command::Build(args) => prune_runs(&app, build::run(&app, &args)),
-        Command::Remote(command) => remote::run(&app, &command, doctor::summary),
-        Command::Doctor(args) => doctor::run(&app, &args, model::known_gpus),
+        Command::Remote(command) => remote::run(&app, &command),
+        Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command, attach::run),
         Command::Layout(command) => layout::run(&app, &command),
@@ -128,8 +128,8 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
         Command::Bench(args) => prune_runs(&app, bench::run(&app, &args)),
-        Command::Queue(command) => queue::run(&app, &command, |app| top::run(app, top::Tab::Queue)),
-        Command::Loop(command) => loops::run(&app, &command, top::run_loop),
+        Command::Queue(command) => queue::run(&app, &command),
+        Command::Loop(command) => loops::run(&app, &command),
         Command::Top(args) => top::run(&app, args.first),
         Command::Dashboard(args) => dashboard::run(&app, &args),
         Command::Model(command) => model::run(&app, &command),

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueHint};
-use rgpu_predict::hw::Hardware;
 use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -130,15 +129,10 @@ struct ChosenPaths {
     runs: String,
 }
 
-/// Runs `doctor`: tries every tool and mode on a host, or times its collectives. The dispatcher
-/// hands in the list of `rgpu model hw list`.
-pub(super) fn run(
-    app: &App,
-    args: &DoctorArgs,
-    known_gpus: fn(&App) -> Vec<Hardware>,
-) -> Result<Status> {
+/// Runs `doctor`: tries every tool and mode on a host, or times its collectives.
+pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     if args.collectives {
-        return collectives::run(app, args, &known_gpus(app));
+        return collectives::run(app, args);
     }
     let spec = session::spec(app, args.remote.as_deref())?;
     let started_at = Instant::now();
@@ -303,7 +297,7 @@ async fn try_mode(
     request.share_gpu = true;
     allow_agreed_nvcc(app, &session.spec, &mut request.build);
     request.ncu.set = Some("minimal".to_owned());
-    request.sanitizer.tools = vec![SanitizerTool::Memcheck];
+    request.sanitizer.tools = vec![SanitizerTool::Memcheck.name().to_owned()];
     session.reporter.report(&RunEvent::Note { text: &format!("trying {mode}") });
 
     let id =

@@ -18,15 +18,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use super::build::{self, BuildArgs};
+use super::profile;
 use super::support::app::{App, Status};
 use super::support::exec_status::{show_own_failure, status_of_failure};
 use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::FollowedRun;
 use super::support::mode_flags::refuse_mode_flags;
-use super::support::profile_args::ProfileArgs;
-use super::support::profile_request::{self, ProfileCommand};
+use super::support::profile_request;
 use super::support::progress::LiveOutput;
-use super::support::run_args::{RemoteArgs, RunArgs};
 use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::{RawTerminal, check_output_written};
 pub(super) use args::ExecArgs;
@@ -72,24 +72,13 @@ pub(super) struct ExecResult {
     skipped: Vec<SkippedFile>,
 }
 
-/// The parts of `exec` that are another command's work. The dispatcher hands them in, because
-/// commands do not import each other.
-pub(super) struct ExecCommands {
-    /// Profiles a program (`--mode`), or resumes its run.
-    pub(super) profile:
-        fn(&App, &ProfileArgs, ProfileCommand, Option<FollowedRun>) -> Result<Status>,
-    /// Compiles a file without a `main`, or resumes its run.
-    pub(super) build:
-        fn(&App, String, &RemoteArgs, &RunArgs, Option<FollowedRun>) -> Result<Status>,
-}
-
-pub(super) fn run(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {
-    execute(app, args, commands)
+pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
+    execute(app, args)
         .and_then(|status| check_output_written().map(|()| status))
         .or_else(|failure| show_own_failure(failure, app.global.json))
 }
 
-fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {
+fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let started_at = Instant::now();
     let source = ExecSource::read(app, args)?;
     if args.tty && !source.stdin {
@@ -100,10 +89,10 @@ fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status
         ));
     }
     if args.mode.is_some() {
-        return profile_program(app, args, &source, None, commands);
+        return profile_program(app, args, &source, None);
     }
     if source.is_library() && !needs_program(args) {
-        return compile_library(app, args, &source, commands);
+        return compile_library(app, args, &source);
     }
     refuse_mode_flags(&args.profile())?;
     if args.run.detach {
@@ -210,18 +199,13 @@ fn wait_for_initial_files(initial_write: std::thread::JoinHandle<Result<()>>) ->
 /// Whether a flag was given that only makes sense if a program runs.
 fn needs_program(args: &ExecArgs) -> bool {
     let moves_files = !args.pull.is_empty() || !args.mount.is_empty();
-    let limits = args.window.hang.is_some();
+    let limits = args.tools.window.hang_s.is_some();
     let sets_env = !args.env.is_empty() || !args.env_file.is_empty() || args.gpus.is_some();
     moves_files || sets_env || limits || args.tty || args.run.dry_run || !args.command.is_empty()
 }
 
 /// Compiles kernels that have no `main`, and shows the result.
-fn compile_library(
-    app: &App,
-    args: &ExecArgs,
-    source: &ExecSource,
-    commands: &ExecCommands,
-) -> Result<Status> {
+fn compile_library(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     let Some(snippet) = &source.snippet else { return Ok(0) };
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
@@ -241,7 +225,8 @@ fn compile_library(
         "`{}` has no `main`: its kernels are compiled and nothing is run",
         snippet.name
     ));
-    (commands.build)(app, file, &args.place, &args.run, None).map_err(|mut failure| {
+    let build_args = BuildArgs::of_file(file, &args.place, &args.run);
+    build::run(app, &build_args).map_err(|mut failure| {
         let remote = args.place.remote.as_ref();
         let remote =
             remote.map(|name| format!(" --remote {}", shell_word(name))).unwrap_or_default();
@@ -264,7 +249,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
         env: args.env.iter().cloned().collect(),
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
-        hang_s: args.window.hang,
+        hang_s: args.tools.window.hang_s,
         ..ExecRequest::default()
     };
     let plan = exec_draft(&request, "dry-run.1".to_owned()).plan;
@@ -326,7 +311,7 @@ fn request(
         env,
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
-        hang_s: args.window.hang,
+        hang_s: args.tools.window.hang_s,
         stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
         log_bytes: args.run.log_limit,
         pull: args.pull.clone(),
@@ -342,7 +327,6 @@ fn profile_program(
     args: &ExecArgs,
     source: &ExecSource,
     resumed: Option<FollowedRun>,
-    commands: &ExecCommands,
 ) -> Result<Status> {
     let profile_args = args.profile();
     let spec = session::spec(app, args.place.remote.as_deref())?;
@@ -390,7 +374,10 @@ fn profile_program(
         profile_request::of_program(app, &profile_args, mode, program, inputs)?;
     // These facts are not cached, as asking is quick; but one command need not ask twice.
     profile_command.facts = session::is_local(&spec).then_some(facts);
-    (commands.profile)(app, &profile_args, profile_command, resumed)
+    match resumed {
+        None => profile::run_resolved(app, &profile_args, profile_command, "exec"),
+        Some(run) => profile::follow(app, &profile_args, profile_command, run),
+    }
 }
 
 /// Refuses flags that cannot be used with `--mode`.
@@ -412,19 +399,15 @@ fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
 }
 
 /// Resumes a run whose command has gone.
-pub(super) fn attach(
-    app: &App,
-    args: &ExecArgs,
-    mut run: FollowedRun,
-    commands: &ExecCommands,
-) -> Result<Status> {
+pub(super) fn attach(app: &App, args: &ExecArgs, mut run: FollowedRun) -> Result<Status> {
     let started_at = Instant::now();
     if args.mode.is_some() {
         let source = ExecSource::read(app, args)?;
-        return profile_program(app, args, &source, Some(run), commands);
+        return profile_program(app, args, &source, Some(run));
     }
     if let (true, Some(file)) = (run.record.title.starts_with("build "), &args.file) {
-        return (commands.build)(app, file.clone(), &args.place, &args.run, Some(run));
+        let build_args = BuildArgs::of_file(file.clone(), &args.place, &args.run);
+        return build::attach(app, &build_args, run);
     }
     let spec = session::spec(app, Some(&run.record.remote))?;
     let id = run.record.id.clone();
@@ -573,7 +556,7 @@ fn finish(
         ProgramExit::Hung => app.print_note(&format!(
             "error: `{name}` hung and was stopped: it printed nothing for {} s\n  help: its stacks \
              are in {}",
-            args.window.hang.unwrap_or_default(),
+            args.tools.window.hang_s.unwrap_or_default(),
             folder.path().join("raw/hang.txt").display()
         )),
         // Whoever closed the pipe or pressed Ctrl-C needs no message.

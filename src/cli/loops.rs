@@ -14,8 +14,9 @@ pub(super) use clean::PrunedDocument;
 use clap::{Args, Subcommand};
 
 use super::support::app::{App, Status};
+use super::top;
 use rgpu_model::error::{Exit, Result};
-use rgpu_work::loops::{LoopStatus, Loops, StopReason};
+use rgpu_work::loops::{DocumentKind, LoopStatus, Loops, StopReason};
 
 /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
 ///
@@ -53,7 +54,7 @@ pub(super) enum LoopCommand {
     Schema {
         /// Which file
         #[arg(value_enum)]
-        kind: check::LoopFileKind,
+        kind: DocumentKind,
     },
     /// Check a worker's result or a reviewer's verdict; exit 7 if it is wrong
     #[command(after_long_help = examples!("rgpu loop validate result.json"))]
@@ -86,16 +87,9 @@ pub(in crate::cli) struct TopArgs {
 }
 
 /// Runs a `loop` command.
-///
-/// `show_top` starts a loop with these arguments of `loop start`, if there are any, and opens the view
-/// of the terminal.
-pub(super) fn run(
-    app: &App,
-    command: &LoopCommand,
-    show_top: impl Fn(&App, &[String]) -> Result<Status>,
-) -> Result<Status> {
+pub(super) fn run(app: &App, command: &LoopCommand) -> Result<Status> {
     match command {
-        LoopCommand::Top(args) => show_top(app, &args.start),
+        LoopCommand::Top(args) => top::run_loop(app, &args.start),
         LoopCommand::Start(args) => start::start(app, args),
         LoopCommand::Status(args) => show::status(app, args),
         LoopCommand::Cancel(args) => start::stop(app, args),

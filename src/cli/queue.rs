@@ -84,12 +84,8 @@ pub(super) fn run_without_settings(command: &QueueCommand) -> Option<Result<Stat
     Some(watch_attempt(&call).map(|()| 0).map_err(Into::into))
 }
 
-/// Runs a `queue` command. `show_top` opens the view of the terminal.
-pub(super) fn run(
-    app: &App,
-    command: &QueueCommand,
-    show_top: impl Fn(&App) -> Result<Status>,
-) -> Result<Status> {
+/// Runs a `queue` command.
+pub(super) fn run(app: &App, command: &QueueCommand) -> Result<Status> {
     match command {
         QueueCommand::Add(args) => add::run(app, args),
         QueueCommand::Run(args) => run::run(app, args),
@@ -102,7 +98,7 @@ pub(super) fn run(
         QueueCommand::Pause => change::set_paused(app, true),
         QueueCommand::Resume => change::set_paused(app, false),
         QueueCommand::Clean(args) => change::clean(app, args),
-        QueueCommand::Top(args) => top::run(app, args, show_top),
+        QueueCommand::Top(args) => top::run(app, args),
         // `run_without_settings` has run it.
         QueueCommand::Attempt(_) => Ok(0),
     }

@@ -2,16 +2,15 @@
 
 mod add;
 mod check;
+mod kind_settings;
 mod list;
 mod rental;
-mod slurm;
 
 use clap::Subcommand;
 
 use super::support::app::{App, Status};
 use super::support::session;
 use rgpu_model::error::{Exit, Failure, Result, nearest};
-use rgpu_remote::RemoteSpec;
 use rgpu_run::config::configured_remotes_hint;
 
 #[cfg(test)]
@@ -79,14 +78,10 @@ pub(super) enum RemoteCommand {
     },
 }
 
-/// Runs a `remote` command. `summary` tries a host's tools and says what works there.
-pub(super) fn run(
-    app: &App,
-    command: &RemoteCommand,
-    summary: impl FnOnce(&App, RemoteSpec) -> Result<String>,
-) -> Result<Status> {
+/// Runs a `remote` command.
+pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
     match command {
-        RemoteCommand::Add(args) => add::add(app, args, summary),
+        RemoteCommand::Add(args) => add::add(app, args),
         RemoteCommand::List => list::list(app),
         RemoteCommand::Login { platform } => rental::login(app, platform),
         RemoteCommand::Up { remote } => rental::up(app, remote),

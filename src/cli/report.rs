@@ -10,9 +10,9 @@ use clap::{Args, ValueEnum};
 
 use super::support::app::{App, Status};
 use super::support::open_profile::{OpenedProfile, open_comparison, open_within};
-use super::support::run_args::bytes;
 use super::support::{joined_reports, missing, saved_comparison, saved_fan_out};
 use rgpu_import::Detail;
+use rgpu_model::byte_size::bytes;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_report::{MIN_BUDGET_BYTES, REPORTS, Style, report, wrap};
 

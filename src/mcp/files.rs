@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::McpContext;
@@ -20,7 +20,7 @@ use rgpu_plan::kernel::CALL_PREFIX;
 const MAX_FILE_BYTES: usize = 256 << 10;
 
 /// A file with its text.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InlineFile {
     /// Where it stands in the folder that is made for the call, e.g. `k/kernel.toml`.

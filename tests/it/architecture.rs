@@ -405,18 +405,20 @@ fn files_below_a_project_are_reached_through_one_module() {
 
 /// The files of the command line that stand above the commands and may name them: the arguments,
 /// the dispatcher, and what needs either.
-const ABOVE_COMMANDS: &[&str] = &[
-    "args",
-    "arguments",
-    "attach",
-    "completions",
-    "dispatch",
-    "documents",
-    "exec_commands",
-    "help",
+const ABOVE_COMMANDS: &[&str] =
+    &["args", "arguments", "attach", "completions", "dispatch", "documents", "help"];
+
+/// Commands that are built on others, and those. Each stands before the commands that it is built
+/// on, so there is no circle.
+const BUILT_ON: &[(&str, &[&str])] = &[
+    ("exec", &["build", "profile"]),
+    ("remote", &["doctor"]),
+    ("doctor", &["model"]),
+    ("queue", &["top"]),
+    ("loops", &["top"]),
 ];
 
-/// The one module that commands may import besides their own.
+/// The module that all commands may import.
 const SUPPORT: &str = "support";
 
 /// Collects every path of a file, outside of tests, as its segments. Paths in macro calls too.
@@ -491,7 +493,11 @@ fn rooms_named(module: &[&str], file: &syn::File) -> BTreeSet<String> {
 }
 
 #[test]
-fn commands_do_not_import_each_other() {
+fn commands_import_only_those_that_they_are_built_on() {
+    for (at, (_, others)) in BUILT_ON.iter().enumerate() {
+        let is_circle = BUILT_ON[..=at].iter().any(|(earlier, _)| others.contains(earlier));
+        assert!(!is_circle, "{:?} leads back", BUILT_ON[at]);
+    }
     let mut broken = Vec::new();
     let mut commands = BTreeSet::new();
     for path in sources() {
@@ -506,7 +512,10 @@ fn commands_do_not_import_each_other() {
         }
         let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
         for named in rooms_named(&module, &file) {
-            if named != room && named != SUPPORT {
+            let may_name = BUILT_ON
+                .iter()
+                .any(|(command, others)| *command == room && others.contains(&named.as_str()));
+            if named != room && named != SUPPORT && !may_name {
                 broken.push(format!("{} names cli::{named}", path.display()));
             }
         }

@@ -7,12 +7,13 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::mode_parser;
-use crate::cli::support::run_args::{RemoteArgs, duration};
+use crate::cli::support::run_args::RemoteArgs;
 use crate::cli::support::unmeasured::UnmeasuredArgs;
+use rgpu_model::duration::duration;
 use rgpu_model::suite::Level;
 use rgpu_plan::kernel::{ProfileMode, valid_name};
 use rgpu_report::suite::FORMATS;
-use rgpu_work::suite::expectations::UpdateRefusal;
+use rgpu_work::suite::expectations::{UpdateRefusal, Validity};
 
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum BenchCommand {
@@ -166,19 +167,10 @@ pub(super) struct ExpectArgs {
     /// strict: an expectation made under another driver or compiler is not compared, and a time
     /// without an expectation fails
     #[arg(long, value_enum, default_value = "portable")]
-    pub validity: ValidityName,
+    pub validity: Validity,
 
     #[command(flatten)]
     pub unmeasured: UnmeasuredArgs,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum ValidityName {
-    /// Only times of the same key
-    Strict,
-    /// Times of another driver or compiler too
-    #[default]
-    Portable,
 }
 
 #[derive(Args, Clone, Debug)]

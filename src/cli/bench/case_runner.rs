@@ -13,7 +13,7 @@ use crate::cli::support::fetch_consent::allow_agreed_nvcc;
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::nvdisasm;
-use crate::cli::support::profile_args::{NcuArgs, ProfileArgs};
+use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::profile_result::{FinishedRun, write_result};
 use crate::cli::support::run_args::{RemoteArgs, RunArgs};
@@ -27,7 +27,7 @@ use rgpu_model::suite::{
 };
 use rgpu_model::{KernelCode, Profile};
 use rgpu_plan::kernel::{KernelSpec, ProfileMode, find, may_be_sent};
-use rgpu_plan::tool::{self, BundleFile, PrebuiltCode};
+use rgpu_plan::tool::{self, BundleFile, NcuOptions, PrebuiltCode, ToolOptions};
 use rgpu_run::config::is_below;
 use rgpu_run::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use rgpu_run::store::{RunParent, RunRecord, RunState};
@@ -380,10 +380,9 @@ impl<'a> CaseRunner<'a> {
             return ProfileArgs { kernel, mode, place, arch, ..base.clone() };
         }
         let is_kernel = kernel.is_some();
+        let ncu = NcuOptions { set: set.map(str::to_owned), ..NcuOptions::default() };
         ProfileArgs {
-            target: None,
             kernel,
-            program: Vec::new(),
             mode: Some(mode),
             place: RemoteArgs {
                 remote: Some(self.session.spec.name.clone()),
@@ -391,23 +390,12 @@ impl<'a> CaseRunner<'a> {
                 share_gpu: options.share_gpu,
                 accept_new: false,
             },
-            gpus: None,
-            ranks: None,
-            nodes: None,
-            problem_sizes: Vec::new(),
             // Defaults of a suite may be those of its kernels only.
             arch: settings.arch.clone().filter(|_| is_kernel),
             seed: settings.seed.unwrap_or(1),
             warmup: settings.warmup.filter(|_| is_kernel),
             iters: options.iters.or(settings.iters).filter(|_| is_kernel),
-            cuda_graph: None,
-            sweep: Vec::new(),
-            plot: Vec::new(),
-            ncu: NcuArgs { set: set.map(str::to_owned), ..NcuArgs::default() },
-            deep: Default::default(),
-            nsys: Default::default(),
-            sanitizer: Default::default(),
-            window: Default::default(),
+            tools: ToolOptions { ncu, ..ToolOptions::default() },
             unmeasured: UnmeasuredArgs::ALLOWED,
             run: RunArgs {
                 timeout: options
@@ -417,6 +405,7 @@ impl<'a> CaseRunner<'a> {
                 strict: options.strict,
                 ..RunArgs::default()
             },
+            ..ProfileArgs::default()
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use super::args::{ExpectArgs, FailOn, ValidityName};
+use super::args::{ExpectArgs, FailOn};
 use super::case_runner::THRESHOLD;
 use super::saved::cases_of;
 use super::suite_work::SuiteWork;
@@ -67,10 +67,6 @@ pub(super) fn judge(
     for gpu in gpus.into_iter().filter(|gpu| !gpu.is_empty()) {
         known.insert(gpu.clone(), Expectations::load(&folder, &gpu)?);
     }
-    let validity = match args.validity {
-        ValidityName::Strict => Validity::Strict,
-        ValidityName::Portable => Validity::Portable,
-    };
     let threshold = run.options.threshold.unwrap_or(THRESHOLD);
     let mut verdicts = Vec::new();
     for row in &mut run.rows {
@@ -81,7 +77,7 @@ pub(super) fn judge(
                 continue;
             }
             let Some(expected) = known.get(&time.key.gpu) else { continue };
-            let judgement = expected.judge(&of_case(time, &case), threshold, validity);
+            let judgement = expected.judge(&of_case(time, &case), threshold, args.validity);
             verdicts.push(judgement.verdict);
             time.against = Some(judgement);
         }
@@ -235,7 +231,7 @@ impl ExpectationResult {
             return Ok(Exit::Config as u8);
         }
         let mut fail_on = args.fail_on.clone();
-        if args.validity == ValidityName::Strict && !args.update_expectations {
+        if args.validity == Validity::Strict && !args.update_expectations {
             fail_on.extend([FailOn::New, FailOn::Incomparable]);
         }
         // Otherwise a host that has lost its GPU passes every condition.

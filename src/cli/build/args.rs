@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::cli::support::run_args::{RemoteArgs, RunArgs, duration};
-use rgpu_plan::tool;
+use crate::cli::support::run_args::{RemoteArgs, RunArgs};
+use rgpu_model::duration::duration;
+use rgpu_plan::tool::Dsl;
 
 /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills
 ///
@@ -131,23 +132,6 @@ impl BuildArgs {
 
 /// The default time limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Dsl {
-    /// NVIDIA's CuTe DSL
-    Cute,
-    /// Triton
-    Triton,
-}
-
-impl Dsl {
-    pub(in crate::cli) fn known(self) -> tool::Dsl {
-        match self {
-            Self::Cute => tool::Dsl::Cute,
-            Self::Triton => tool::Dsl::Triton,
-        }
-    }
-}
 
 /// The kinds of files that a build can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,13 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::args::{BuildArgs, Dsl, EmitKind};
+use super::args::{BuildArgs, EmitKind};
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::kernel::{ProfileMode, Selection, check_architecture, find, imports};
-use rgpu_plan::tool::{self, BuildOptions, BuildProduct, DslBuild, PlanPart, Request, Target};
+use rgpu_plan::tool::{self, BuildOptions, BuildProduct, Dsl, DslBuild, PlanPart, Request, Target};
 use rgpu_run::run::{BuildTarget, Emit};
 use rgpu_run::store::{CaseSizes, InputsRecord, digest_file};
 
@@ -44,7 +44,7 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
             match imported_dsls(path).as_slice() {
                 [dsl] => {
                     let mut command = of_dsl(args, *dsl, path, emit, options)?;
-                    let name = dsl.known().name();
+                    let name = dsl.name();
                     command.assumptions.insert(0, format!("--dsl {name}: `{file}` imports it"));
                     Ok(command)
                 }
@@ -110,7 +110,7 @@ fn with_dsl_hint(failure: Failure, file: &Path) -> Failure {
     }
     let word = shell_word(file.display());
     dsls.into_iter().fold(failure, |failure, dsl| {
-        failure.hint(format!("rgpu build {word} --dsl {}", dsl.known().name()))
+        failure.hint(format!("rgpu build {word} --dsl {}", dsl.name()))
     })
 }
 
@@ -233,7 +233,7 @@ fn of_dsl(
             .hint(reason.help));
     }
     let build = DslBuild {
-        dsl: dsl.known(),
+        dsl,
         file: file.to_owned(),
         arch: args.arch.first().cloned().unwrap_or_else(|| DSL_ARCH.to_owned()),
         cases,

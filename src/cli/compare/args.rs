@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
+use serde::Serialize;
 
 use crate::cli::support::number_args::{factor, fraction};
-use crate::cli::support::profile_args::{
-    NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs,
-};
-use crate::cli::support::run_args::{RemoteArgs, RunArgs, duration};
+use crate::cli::support::profile_args::ProfileArgs;
+use crate::cli::support::run_args::{RemoteArgs, RunArgs};
 use crate::cli::support::unmeasured::UnmeasuredArgs;
+use rgpu_model::duration::duration;
 use rgpu_plan::kernel;
+use rgpu_plan::tool::{NcuOptions, ToolOptions, given_flags};
 
 /// Compare two runs or reports, or two kernels side by side on one GPU
 ///
@@ -107,7 +108,7 @@ pub(in crate::cli) struct CompareArgs {
 }
 
 /// The flags of every run that a comparison of kernels accepts.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Run")]
 pub(in crate::cli) struct LiveArgs {
     /// Time limit of each step, e.g. 90s, 10m
@@ -177,14 +178,9 @@ impl CompareMode {
 
 impl CompareArgs {
     /// The first given flag that only a comparison of kernels uses.
-    pub(in crate::cli) fn of_kernels(&self) -> Option<&'static str> {
-        let (place, run) = (&self.place, &self.run);
-        [
+    pub(in crate::cli) fn of_kernels(&self) -> Option<String> {
+        let own = [
             ("--mode", self.mode.is_some()),
-            ("--remote", place.remote.is_some()),
-            ("--gpu", place.gpu.is_some()),
-            ("--share-gpu", place.share_gpu),
-            ("--accept-new", place.accept_new),
             ("--problem-sizes", !self.problem_sizes.is_empty()),
             ("--arch", self.arch.is_some()),
             ("--seed", self.seed.is_some()),
@@ -192,44 +188,27 @@ impl CompareArgs {
             ("--iters", self.iters.is_some()),
             ("--set", self.set.is_some()),
             ("--sudo", self.sudo),
-            ("--require-gpu", self.unmeasured.require_gpu),
-            ("--allow-unmeasured", self.unmeasured.allow_unmeasured),
-            ("--timeout", run.timeout.is_some()),
-            ("--queue-timeout", run.queue_timeout.is_some()),
-            ("--run-id", run.run_id.is_some()),
-            ("--out", run.out.is_some()),
-            ("--strict", run.strict),
-            ("--dry-run", run.dry_run),
-            ("--events", run.events.is_some()),
-        ]
-        .into_iter()
-        .find_map(|(flag, given)| given.then_some(flag))
+        ];
+        let own = own.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_owned());
+        own.chain(given_flags(&self.place))
+            .chain(given_flags(&self.unmeasured))
+            .chain(given_flags(&self.run))
+            .next()
     }
 
     /// One side as arguments of `rgpu profile`.
     pub(in crate::cli) fn side(&self, kernel: &str) -> ProfileArgs {
+        let ncu = NcuOptions { set: self.set.clone(), sudo: self.sudo, ..NcuOptions::default() };
         ProfileArgs {
-            target: None,
             kernel: Some(kernel.to_owned()),
-            program: Vec::new(),
             mode: Some(kernel::ProfileMode::Bench),
             place: self.place.clone(),
-            gpus: None,
-            ranks: None,
-            nodes: None,
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),
             seed: self.seed.unwrap_or(1),
             warmup: self.warmup,
             iters: self.iters,
-            cuda_graph: None,
-            sweep: Vec::new(),
-            plot: Vec::new(),
-            ncu: NcuArgs { set: self.set.clone(), sudo: self.sudo, ..NcuArgs::default() },
-            deep: Default::default(),
-            nsys: NsysArgs::default(),
-            sanitizer: SanitizerArgs::default(),
-            window: WindowArgs::default(),
+            tools: ToolOptions { ncu, ..ToolOptions::default() },
             unmeasured: self.unmeasured,
             run: RunArgs {
                 timeout: self.run.timeout,
@@ -237,6 +216,7 @@ impl CompareArgs {
                 strict: self.run.strict,
                 ..RunArgs::default()
             },
+            ..ProfileArgs::default()
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::support::run_args::duration;
+use rgpu_model::duration::duration;
 
 /// Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS
 #[derive(Args, Clone, Debug)]

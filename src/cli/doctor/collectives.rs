@@ -10,7 +10,7 @@ use rgpu_predict::Calibration;
 use rgpu_predict::calibration::{CollectiveFit, Errors};
 use rgpu_predict::collective::{self, Op, Topology};
 use rgpu_predict::fit::{fit, fit_times, of_gpu};
-use rgpu_predict::hw::{Gpu, Hardware};
+use rgpu_predict::hw::Gpu;
 use rgpu_predict::measurement::{Measurement, MeasurementKind, write_csv};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,6 +20,7 @@ use super::super::support::followed_run::FollowedRun;
 use super::super::support::session;
 use super::super::support::terminal::escape_controls;
 use super::DoctorArgs;
+use crate::cli::model;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool::GpuSelection;
 use rgpu_report::{TextTable, bytes, duration, per_second, percent};
@@ -132,8 +133,8 @@ impl std::str::FromStr for OutFile {
     }
 }
 
-/// Times the collectives of a host. `known_gpus` are those of the catalogue and the user's own.
-pub(super) fn run(app: &App, args: &DoctorArgs, known_gpus: &[Hardware]) -> Result<Status> {
+/// Times the collectives of a host.
+pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let spec = session::spec(app, args.remote.as_deref())?;
     let request = CollectivesRequest {
         gpus: args.gpus.clone().unwrap_or(GpuSelection::All),
@@ -148,6 +149,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs, known_gpus: &[Hardware]) -> Resu
         async |session, context| measure_collectives(session, &request, context).await,
     )?;
     let rows = rows(&measured, &jiff::Zoned::now().date().to_string());
+    let known_gpus = model::known_gpus(app);
     let hardware = known_gpus.iter().find(|known| of_gpu(&rows, &known.id).next().is_some());
     let gpu = hardware.and_then(|known| Some((known, known.gpu().ok()?)));
     let calibration = gpu

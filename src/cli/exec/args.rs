@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use crate::cli::support::profile_args::{
-    DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs, mode_parser, nodes,
-};
-use crate::cli::support::run_args::{RemoteArgs, RunArgs, bytes};
+use crate::cli::support::profile_args::{ProfileArgs, mode_parser, nodes};
+use crate::cli::support::run_args::{RemoteArgs, RunArgs};
 use crate::cli::support::unmeasured::UnmeasuredArgs;
+use rgpu_model::byte_size::bytes;
 use rgpu_plan::kernel::ProfileMode;
-use rgpu_plan::tool::{GpuSelection, RankSelection};
+use rgpu_plan::tool::{GpuSelection, RankSelection, ToolOptions};
 
 /// Run a file, a piece of code or a command on the GPU host
 ///
@@ -80,19 +79,7 @@ pub(in crate::cli) struct ExecArgs {
     pub place: RemoteArgs,
 
     #[command(flatten)]
-    pub ncu: NcuArgs,
-
-    #[command(flatten)]
-    pub deep: DeepArgs,
-
-    #[command(flatten)]
-    pub nsys: NsysArgs,
-
-    #[command(flatten)]
-    pub sanitizer: SanitizerArgs,
-
-    #[command(flatten)]
-    pub window: WindowArgs,
+    pub tools: ToolOptions,
 
     #[command(flatten)]
     pub run: RunArgs,
@@ -122,29 +109,16 @@ impl ExecArgs {
     /// The same flags as arguments of `rgpu profile`.
     pub(in crate::cli) fn profile(&self) -> ProfileArgs {
         ProfileArgs {
-            target: None,
-            kernel: None,
             program: self.command.clone(),
             mode: self.mode,
             place: self.place.clone(),
             gpus: self.gpus.clone(),
             ranks: self.ranks.clone(),
             nodes: self.nodes,
-            problem_sizes: Vec::new(),
-            arch: None,
-            seed: 1,
-            warmup: None,
-            iters: None,
-            cuda_graph: None,
-            sweep: Vec::new(),
-            unmeasured: self.unmeasured,
-            plot: Vec::new(),
-            ncu: self.ncu.clone(),
-            deep: self.deep.clone(),
-            nsys: self.nsys.clone(),
-            sanitizer: self.sanitizer.clone(),
-            window: self.window.clone(),
+            tools: self.tools.clone(),
             run: self.run.clone(),
+            unmeasured: self.unmeasured,
+            ..ProfileArgs::default()
         }
     }
 }

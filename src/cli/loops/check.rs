@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -15,24 +15,6 @@ use rgpu_work::loops::{DocumentKind, ProgressReport, WorkerProgress};
 /// The largest checked file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A file of a worker or reviewer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum LoopFileKind {
-    /// worker_result.json
-    Worker,
-    /// reviewer_verdict.json
-    Reviewer,
-}
-
-impl LoopFileKind {
-    fn document(self) -> DocumentKind {
-        match self {
-            Self::Worker => DocumentKind::Worker,
-            Self::Reviewer => DocumentKind::Reviewer,
-        }
-    }
-}
-
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ValidateArgs {
     /// The worker's result or the reviewer's verdict
@@ -41,7 +23,7 @@ pub(in crate::cli) struct ValidateArgs {
 
     /// Which kind of file [default: a reviewer's if it has a `verdict`]
     #[arg(long, value_enum)]
-    pub kind: Option<LoopFileKind>,
+    pub kind: Option<DocumentKind>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -103,8 +85,8 @@ fn time(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-pub(super) fn schema(app: &App, kind: LoopFileKind) -> Result<Status> {
-    app.print_json(&kind.document().schema())?;
+pub(super) fn schema(app: &App, kind: DocumentKind) -> Result<Status> {
+    app.print_json(&kind.schema())?;
     Ok(0)
 }
 
@@ -114,7 +96,7 @@ pub(super) fn validate(app: &App, args: &ValidateArgs) -> Result<Status> {
         let failure = Failure::new(Exit::Config, "unreadable", "the file cannot be read");
         missing::file_or(&args.file, &e, failure)
     })?;
-    let kind = args.kind.map_or_else(|| DocumentKind::guess(&text), LoopFileKind::document);
+    let kind = args.kind.unwrap_or_else(|| DocumentKind::guess(&text));
     let name = match kind {
         DocumentKind::Worker => "worker's result",
         DocumentKind::Reviewer => "reviewer's verdict",

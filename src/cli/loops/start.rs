@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{LoopArgs, exit_status, settings, show};
 use crate::cli::support::app::{App, Status};
@@ -21,35 +21,17 @@ pub(in crate::cli) struct StartArgs {
 
     /// Who proposes and reviews [default: `mode` of the file, else manual]
     #[arg(long, value_enum)]
-    pub mode: Option<Mode>,
+    pub mode: Option<LoopMode>,
 
     /// Leave an unfinished loop, and begin with the project as it is
     #[arg(long)]
     pub fresh: bool,
 }
 
-/// Who proposes changes and reviews them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Mode {
-    /// Others write worker_result.json and reviewer_verdict.json; the loop waits for them
-    Manual,
-    /// The loop starts worker_command and reviewer_command
-    Command,
-    /// Both are made up, and nothing is measured
-    DryRun,
-}
-
 /// Starts a loop and runs it until it stops.
 pub(super) fn start(app: &App, args: &StartArgs) -> Result<Status> {
     let mut overrides = args.overrides.clone();
-    overrides.extend(args.mode.map(|mode| {
-        let mode = match mode {
-            Mode::Manual => LoopMode::Manual,
-            Mode::Command => LoopMode::Command,
-            Mode::DryRun => LoopMode::DryRun,
-        };
-        format!("mode={}", mode.as_str())
-    }));
+    overrides.extend(args.mode.map(|mode| format!("mode={}", mode.as_str())));
     let (mut config, origin) = LoopConfig::read(&args.file, &overrides)?;
     let file = shell_word(args.file.display());
     config.refuse_commands_of_agent(&format!("start {file}"))?;

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::missing;
-use crate::cli::support::run_args::duration;
+use rgpu_model::duration::duration;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 use rgpu_work::queue::{

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::list::{ListArgs, table};
 use crate::cli::support::app::{App, Status};
+use crate::cli::top;
 use rgpu_model::error::Result;
 use rgpu_work::queue::QueueDocument;
 
@@ -24,14 +25,10 @@ pub(in crate::cli) struct TopArgs {
 }
 
 /// Shows the entries: in the view of the terminal, or again after each change.
-pub(super) fn run(
-    app: &App,
-    args: &TopArgs,
-    show_top: impl Fn(&App) -> Result<Status>,
-) -> Result<Status> {
+pub(super) fn run(app: &App, args: &TopArgs) -> Result<Status> {
     let queue = super::open_existing(app)?;
     if app.terminal.stdout_tty && app.is_attended() && !app.global.json {
-        return show_top(app);
+        return top::run(app, top::Tab::Queue);
     }
     let mut shown: Option<QueueDocument> = None;
     loop {

@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -21,72 +20,6 @@ use rgpu_run::config::LOCAL;
 
 /// How long a platform may take to report a remote's state for a list.
 const STATE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Further arguments of `remote add NAME wafer`.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "A Wafer workspace")]
-pub(in crate::cli) struct WaferArgs {
-    /// The workspace at Wafer; `remote up` creates it if it does not exist
-    #[arg(long, value_name = "NAME")]
-    pub workspace: Option<String>,
-
-    /// The GPU of a new workspace [default: B200]
-    #[arg(long, value_name = "GPU")]
-    pub gpu: Option<String>,
-
-    /// The kind of a new workspace: baremetal (the default) or modal
-    #[arg(long, value_name = "KIND")]
-    pub environment: Option<String>,
-
-    /// The container image of a workspace
-    #[arg(long, value_name = "IMAGE")]
-    pub image: Option<String>,
-
-    /// The container that commands run in: auto, gpu, cpu or baremetal
-    #[arg(long, value_name = "KIND")]
-    pub routing: Option<String>,
-
-    /// How a workspace is reached: auto, ssh, or exec (its service's own commands)
-    #[arg(long, value_name = "WAY")]
-    pub carrier: Option<String>,
-
-    /// The ncu that reads counters: `auto` (the workspace's, else the service's) or `workspace`
-    #[arg(long, value_name = "WHOSE")]
-    pub ncu: Option<String>,
-}
-
-impl WaferArgs {
-    /// The first given flag and its value.
-    pub(super) fn first(&self) -> Option<(&'static str, &str)> {
-        let given = [
-            ("--workspace", &self.workspace),
-            ("--gpu", &self.gpu),
-            ("--environment", &self.environment),
-            ("--image", &self.image),
-            ("--routing", &self.routing),
-            ("--carrier", &self.carrier),
-            ("--ncu", &self.ncu),
-        ];
-        given.into_iter().find_map(|(flag, value)| Some((flag, value.as_deref()?)))
-    }
-
-    /// Applies the given flags to a remote's settings.
-    pub(super) fn settings(&self, spec: &mut RemoteSpec) {
-        let flags = [
-            (wafer::GPU, &self.gpu),
-            (wafer::ENVIRONMENT, &self.environment),
-            (wafer::IMAGE, &self.image),
-            (wafer::ROUTING, &self.routing),
-            (wafer::CARRIER, &self.carrier),
-            (wafer::NCU, &self.ncu),
-        ];
-        for (name, value) in flags {
-            if let Some(value) = value {
-                spec.options.insert(name.to_owned(), value.clone());
-            }
-        }
-    }
-}
 
 /// The output of `remote up` and `remote down` with `--json` (`rgpu.rental/1`).
 #[derive(Serialize, JsonSchema)]

@@ -3,14 +3,13 @@
 use super::profile_args::ProfileArgs;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::{FlagGroup, ProfileMode};
-
-/// A flag and the group that a mode must take.
-type ModeFlag = (&'static str, FlagGroup);
+use rgpu_plan::tool::given_flags;
 
 /// Refuses flags of modes where nothing is profiled.
 pub(in crate::cli) fn refuse_mode_flags(args: &ProfileArgs) -> Result<()> {
-    let of_measurement = args.unmeasured.given().map(|flag| (flag, FlagGroup::Ncu));
-    match given(args).first().copied().or(of_measurement) {
+    let of_measurement = given_flags(&args.unmeasured).into_iter();
+    let of_measurement = of_measurement.map(|flag| (flag, FlagGroup::Ncu));
+    match given(args).into_iter().chain(of_measurement).next() {
         Some((flag, group)) => {
             let failure = Failure::new(
                 Exit::Usage,
@@ -26,40 +25,18 @@ pub(in crate::cli) fn refuse_mode_flags(args: &ProfileArgs) -> Result<()> {
     }
 }
 
-/// The given flags that belong to certain modes only.
-fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
-    let (ncu, nsys, sanitizer, deep) = (&args.ncu, &args.nsys, &args.sanitizer, &args.deep);
-    let all: &[(&'static str, bool, FlagGroup)] = &[
-        ("--regions", !ncu.regions.is_empty(), FlagGroup::Regions),
-        ("--set", ncu.set.is_some(), FlagGroup::Ncu),
-        ("--section", !ncu.section.is_empty(), FlagGroup::Ncu),
-        ("--metrics", !ncu.metrics.is_empty(), FlagGroup::Ncu),
-        ("--kernel-name", !ncu.kernel_name.is_empty(), FlagGroup::Ncu),
-        ("--kernel-name-base", ncu.kernel_name_base.is_some(), FlagGroup::Ncu),
-        ("--kernel-exclude", !ncu.kernel_exclude.is_empty(), FlagGroup::Ncu),
-        ("--launch-skip", ncu.launch_skip.is_some(), FlagGroup::Ncu),
-        ("--launch-count", ncu.launch_count.is_some(), FlagGroup::Ncu),
-        ("--replay-mode", ncu.replay_mode.is_some(), FlagGroup::Ncu),
-        ("--nvtx-include", !ncu.nvtx_include.is_empty(), FlagGroup::Ncu),
-        ("--target-processes", ncu.target_processes.is_some(), FlagGroup::Ncu),
-        ("--clock-control", ncu.clock_control.is_some(), FlagGroup::Ncu),
-        ("--sudo", ncu.sudo, FlagGroup::Ncu),
-        ("--ncu-args", ncu.ncu_args.is_some(), FlagGroup::Ncu),
-        ("--trace", nsys.trace.is_some(), FlagGroup::Nsys),
-        ("--sample", nsys.sample.is_some(), FlagGroup::Nsys),
-        ("--capture-range", nsys.capture_range.is_some(), FlagGroup::CaptureRange),
-        ("--nsys-args", nsys.nsys_args.is_some(), FlagGroup::Nsys),
-        ("--tool", !sanitizer.tool.is_empty(), FlagGroup::Sanitizer),
-        ("--sanitizer-args", sanitizer.sanitizer_args.is_some(), FlagGroup::Sanitizer),
-        ("--top", deep.top.is_some(), FlagGroup::Deep),
-        ("--budget", !deep.budget.is_empty(), FlagGroup::Deep),
-        ("--light", deep.light, FlagGroup::Deep),
-        ("--after", args.window.after.is_some(), FlagGroup::After),
-        ("--for", args.window.end.is_some(), FlagGroup::For),
-        ("--ranks", args.ranks.is_some(), FlagGroup::Ranks),
-        ("--nodes", args.nodes.is_some(), FlagGroup::Nodes),
-    ];
-    all.iter().filter(|(_, given, _)| *given).map(|(flag, _, group)| (*flag, *group)).collect()
+/// The given flags that belong to certain modes only, each with its group.
+fn given(args: &ProfileArgs) -> Vec<(String, FlagGroup)> {
+    let of_tools = args.tools.given_flags().into_iter();
+    let mut given: Vec<(String, FlagGroup)> =
+        of_tools.filter_map(|(flag, group)| Some((flag, group?))).collect();
+    if args.ranks.is_some() {
+        given.push(("--ranks".to_owned(), FlagGroup::Ranks));
+    }
+    if args.nodes.is_some() {
+        given.push(("--nodes".to_owned(), FlagGroup::Nodes));
+    }
+    given
 }
 
 /// Checks every flag against the mode and the target.
@@ -90,13 +67,8 @@ pub(in crate::cli) fn check(args: &ProfileArgs, mode: ProfileMode) -> Result<()>
         ("--iters", args.iters.is_some()),
         ("--cuda-graph", args.cuda_graph.is_some()),
     ];
-    let program_flags = [
-        ("--after", args.window.after.is_some()),
-        ("--for", args.window.end.is_some()),
-        ("--hang", args.window.hang.is_some()),
-    ];
-    if let (Some((flag, _)), Some(_)) =
-        (program_flags.iter().find(|(_, given)| *given), &args.kernel)
+    if args.kernel.is_some()
+        && let Some(flag) = given_flags(&args.tools.window).first()
     {
         return Err(Failure::new(
             Exit::Usage,

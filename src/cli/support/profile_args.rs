@@ -3,10 +3,10 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::run_args::{RemoteArgs, RunArgs, bytes, duration};
+use super::run_args::{RemoteArgs, RunArgs};
 use super::unmeasured::UnmeasuredArgs;
 use rgpu_plan::kernel::{MODES, ProfileMode, is_identifier};
-use rgpu_plan::tool::{GpuSelection, RankSelection, WindowEnd};
+use rgpu_plan::tool::{GpuSelection, RankSelection, ToolOptions};
 use rgpu_work::suite::sweep_values;
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
@@ -95,25 +95,40 @@ pub(in crate::cli) struct ProfileArgs {
     pub plot: Vec<String>,
 
     #[command(flatten)]
-    pub ncu: NcuArgs,
-
-    #[command(flatten)]
-    pub deep: DeepArgs,
-
-    #[command(flatten)]
-    pub nsys: NsysArgs,
-
-    #[command(flatten)]
-    pub sanitizer: SanitizerArgs,
-
-    #[command(flatten)]
-    pub window: WindowArgs,
+    pub tools: ToolOptions,
 
     #[command(flatten)]
     pub run: RunArgs,
 
     #[command(flatten)]
     pub unmeasured: UnmeasuredArgs,
+}
+
+impl Default for ProfileArgs {
+    /// As on a command line without flags.
+    fn default() -> Self {
+        Self {
+            target: None,
+            kernel: None,
+            program: Vec::new(),
+            mode: None,
+            place: RemoteArgs::default(),
+            gpus: None,
+            ranks: None,
+            nodes: None,
+            problem_sizes: Vec::new(),
+            arch: None,
+            seed: 1,
+            warmup: None,
+            iters: None,
+            cuda_graph: None,
+            sweep: Vec::new(),
+            plot: Vec::new(),
+            tools: ToolOptions::default(),
+            run: RunArgs::default(),
+            unmeasured: UnmeasuredArgs::default(),
+        }
+    }
 }
 
 impl ProfileArgs {
@@ -163,181 +178,5 @@ fn sweep(text: &str) -> Result<(String, Vec<String>), String> {
         Ok((name.to_owned(), sweep_values(values)?))
     } else {
         Err(format!("`{name}` is not a variable name"))
-    }
-}
-
-/// Flags of Nsight Compute, under ncu's own names.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Nsight Compute")]
-pub(in crate::cli) struct NcuArgs {
-    /// Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal, sol,
-    /// extended
-    #[arg(long, value_name = "SET")]
-    pub set: Option<String>,
-
-    /// A section by its identifier
-    #[arg(long, value_name = "ID")]
-    pub section: Vec<String>,
-
-    /// Metrics, separated by commas
-    #[arg(long, value_name = "METRICS", value_delimiter = ',')]
-    pub metrics: Vec<String>,
-
-    /// Only kernels with this name
-    #[arg(long, short = 'k', value_name = "NAME|regex:RE")]
-    pub kernel_name: Vec<String>,
-
-    /// The form of the name to match
-    #[arg(long, value_name = "function|demangled|mangled", value_parser = ["function", "demangled", "mangled"])]
-    pub kernel_name_base: Option<String>,
-
-    /// Leave out kernels with this name
-    #[arg(long, value_name = "NAME|regex:RE")]
-    pub kernel_exclude: Vec<String>,
-
-    /// Launches to skip first
-    #[arg(long, value_name = "N")]
-    pub launch_skip: Option<u64>,
-
-    /// Number of launches to profile
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub launch_count: Option<u64>,
-
-    /// How passes are repeated
-    #[arg(long, value_name = "MODE", value_parser = ["kernel", "application", "range", "app-range"])]
-    pub replay_mode: Option<String>,
-
-    /// Only these NVTX regions; it is an error if the program has none of them: A, A::A1, domain@A,
-    /// decode*, regex:RE
-    #[arg(long, value_name = "REGION,…")]
-    pub regions: Vec<String>,
-
-    /// Only launches inside this NVTX range; the name is passed to ncu unchecked: A, A::A1,
-    /// domain@A
-    #[arg(long, value_name = "RANGE")]
-    pub nvtx_include: Vec<String>,
-
-    /// Which processes to profile
-    #[arg(long, value_name = "WHICH", value_parser = ["all", "application-only"])]
-    pub target_processes: Option<String>,
-
-    /// How ncu controls the GPU clocks
-    #[arg(long, value_name = "POLICY", value_parser = ["base", "boost", "force-boost", "none", "reset"])]
-    pub clock_control: Option<String>,
-
-    /// Use `sudo -n` if reading counters needs it
-    #[arg(long)]
-    pub sudo: bool,
-
-    /// More arguments for ncu, as one string
-    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
-    pub ncu_args: Option<String>,
-}
-
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Mode deep")]
-pub(in crate::cli) struct DeepArgs {
-    /// Number of kernels to profile with ncu, by GPU time [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub top: Option<u32>,
-
-    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
-    /// program's time under ncu, at least 20s; 500MB]
-    #[arg(long, value_name = "TIME|SIZE", value_delimiter = ',', value_parser = limit)]
-    pub budget: Vec<Limit>,
-
-    /// Start with the small section set `minimal`
-    #[arg(long)]
-    pub light: bool,
-}
-
-/// One part of `--budget`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::cli) enum Limit {
-    /// Time on the host, in seconds.
-    Seconds(u64),
-    /// Size of the reports.
-    Bytes(u64),
-}
-
-fn limit(text: &str) -> Result<Limit, String> {
-    duration(text)
-        .map(|time| Limit::Seconds(time.as_secs().max(1)))
-        .or_else(|_| bytes(text).map(Limit::Bytes))
-        .map_err(|_| "neither a time nor a size: write 10m or 500MB".to_owned())
-}
-
-/// Flags of Nsight Systems, under nsys's own names.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Nsight Systems")]
-pub(in crate::cli) struct NsysArgs {
-    /// What to trace [default: cuda,nvtx]
-    #[arg(long, value_name = "LIST")]
-    pub trace: Option<String>,
-
-    /// Where nsys samples the CPU [default: none]
-    #[arg(long, value_name = "HOW", value_parser = ["none", "process-tree", "system-wide", "cpu"])]
-    pub sample: Option<String>,
-
-    /// Record only inside this NVTX range
-    #[arg(long, value_name = "RANGE")]
-    pub capture_range: Option<String>,
-
-    /// More arguments for nsys profile, as one string
-    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
-    pub nsys_args: Option<String>,
-}
-
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "compute-sanitizer")]
-pub(in crate::cli) struct SanitizerArgs {
-    /// Which tools [default: all for a kernel, memcheck for a program]
-    #[arg(long, value_name = "TOOL", value_delimiter = ',', value_parser = ["memcheck", "racecheck", "initcheck", "synccheck", "all"])]
-    pub tool: Vec<String>,
-
-    /// More arguments for compute-sanitizer, as one string
-    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
-    pub sanitizer_args: Option<String>,
-}
-
-/// The part of a program's run to measure.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Part of the run")]
-pub(in crate::cli) struct WindowArgs {
-    /// Measure from this time after the program's start, e.g. 30s
-    #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
-    pub after: Option<u64>,
-
-    /// Measure for this time, then stop the program and its children as Ctrl-C does; `range`: to the
-    /// end of the range of --capture-range
-    #[arg(long = "for", value_name = "TIME|range", value_parser = window_end)]
-    pub end: Option<WindowEnd>,
-
-    /// Stop the program as Ctrl-C does once it has printed nothing for this time, and name its ranks,
-    /// their last collective and their stacks; what was measured is kept
-    #[arg(long, alias = "stall", value_name = "TIME", value_parser = hang_seconds)]
-    pub hang: Option<u64>,
-}
-
-fn hang_seconds(text: &str) -> Result<u64, String> {
-    match whole_seconds(text)? {
-        0 => Err("write at least 1s".to_owned()),
-        seconds => Ok(seconds),
-    }
-}
-
-fn window_end(text: &str) -> Result<WindowEnd, String> {
-    match text {
-        "range" => Ok(WindowEnd::Range),
-        text => whole_seconds(text).map(WindowEnd::Seconds),
-    }
-}
-
-/// Parses a time. The tools take whole seconds.
-fn whole_seconds(text: &str) -> Result<u64, String> {
-    let time = duration(text)?;
-    match time.subsec_nanos() {
-        0 => Ok(time.as_secs()),
-        _ => Err("write whole seconds, e.g. 10s or 2m".to_owned()),
     }
 }

@@ -9,14 +9,13 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::app::App;
 use super::kernel_folders::kernel_folders;
-use super::profile_args::{CudaGraph, DeepArgs, Limit, ProfileArgs};
+use super::profile_args::{CudaGraph, ProfileArgs};
 use super::{missing, mode_flags, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::kernel::{KernelSpec, ProfileMode, Selection, find};
 use rgpu_plan::tool::{
-    BundleFile, CaptureRange, DeepOptions, GpuSelection, NcuOptions, NsysOptions, PlanError,
-    Program, RankSelection, RegionPattern, Request, SanitizerOptions, SanitizerTool, Target,
-    WAITING_KERNELS, Window, check_launcher, python_program_word,
+    BundleFile, GpuSelection, PlanError, Program, RankSelection, RegionPattern, Request, Target,
+    ToolOptions, WAITING_KERNELS, check_launcher, python_program_word,
 };
 use rgpu_run::store::{CaseSizes, InputsRecord, digest_file};
 
@@ -65,9 +64,6 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     let target = Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: args.seed };
     let mut request = options(args, mode, target)?;
     request.named = shell_word(name);
-    if request.sanitizer.tools.is_empty() {
-        request.sanitizer.tools = SanitizerTool::ALL.to_vec();
-    }
     Ok(ProfileCommand {
         request,
         name: spec.name.clone(),
@@ -145,10 +141,7 @@ pub(in crate::cli) fn of_program(
     needs_no_kernel(mode)?;
     check_nodes(app, args)?;
     let name = program.name.clone();
-    let mut request = options(args, mode, Target::Program(program))?;
-    if request.sanitizer.tools.is_empty() {
-        request.sanitizer.tools = vec![SanitizerTool::Memcheck];
-    }
+    let request = options(args, mode, Target::Program(program))?;
     let folder = app.cwd.clone();
     Ok(ProfileCommand { request, name, assumptions: Vec::new(), inputs, folder, facts: None })
 }
@@ -225,59 +218,27 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
         // Slurm has granted the same number on each node.
         request.gpus = GpuSelection::All;
     }
-    request.sudo = args.ncu.sudo;
-    request.nvtx_include.clone_from(&args.ncu.nvtx_include);
-    for value in &args.ncu.regions {
+    let ToolOptions { ncu, deep, nsys, sanitizer, window } = args.tools.clone();
+    for value in &ncu.regions {
         request.patterns.extend(RegionPattern::list(value)?);
     }
-    request.deep = deep(&args.deep);
     if mode == ProfileMode::Deep && args.run.timeout.is_none() {
         // The step's time limit must not cut off the detailed pass within its budget.
-        let budget_s = request.deep.budget.seconds.unwrap_or_default();
+        let budget_s = deep.budget().seconds.unwrap_or_default();
         request.timeout_s = request.timeout_s.max(budget_s.saturating_mul(2));
     }
-    request.window =
-        Window { after_s: args.window.after, end: args.window.end, hang_s: args.window.hang };
-    if let Some(stop_s) = request.window.stop_s() {
+    if let Some(stop_s) = window.stop_s() {
         // The step's time limit must leave time to write the report.
         request.timeout_s = request.timeout_s.saturating_add(stop_s);
     }
-    request.ncu = NcuOptions {
-        set: args.ncu.set.clone(),
-        sections: args.ncu.section.clone(),
-        metrics: args.ncu.metrics.clone(),
-        kernel_name: args.ncu.kernel_name.clone(),
-        kernel_name_base: args.ncu.kernel_name_base.clone(),
-        kernel_exclude: args.ncu.kernel_exclude.clone(),
-        launch_skip: args.ncu.launch_skip,
-        launch_count: args.ncu.launch_count,
-        launch_numbers: Vec::new(),
-        replay_mode: args.ncu.replay_mode.clone(),
-        target_processes: args.ncu.target_processes.clone(),
-        clock_control: args.ncu.clock_control.clone(),
-        extra: split("--ncu-args", args.ncu.ncu_args.as_deref())?,
-    };
+    request.ncu = ncu;
     if request.ranks.is_some() && mode.collects_counters() {
         request.ncu.kernel_exclude.push(WAITING_KERNELS.to_owned());
     }
-    request.nsys = NsysOptions {
-        trace: args.nsys.trace.clone(),
-        sample: args.nsys.sample.clone(),
-        capture_range: args.nsys.capture_range.as_deref().map(capture_range),
-        extra: split("--nsys-args", args.nsys.nsys_args.as_deref())?,
-    };
-    let mut tools: Vec<SanitizerTool> = Vec::new();
-    for word in &args.sanitizer.tool {
-        for tool in SanitizerTool::named(word).unwrap_or_default() {
-            if !tools.contains(&tool) {
-                tools.push(tool);
-            }
-        }
-    }
-    request.sanitizer = SanitizerOptions {
-        tools,
-        extra: split("--sanitizer-args", args.sanitizer.sanitizer_args.as_deref())?,
-    };
+    request.deep = deep;
+    request.nsys = nsys;
+    request.sanitizer = sanitizer;
+    request.window = window;
     Ok(request)
 }
 
@@ -315,7 +276,7 @@ fn node_count(args: &ProfileArgs, target: &Target) -> Result<u32> {
         _ if args.ranks.is_some() => {
             refused("`--ranks` cannot be used with `--nodes`, which records all ranks")
         }
-        _ if args.window.hang.is_some() => {
+        _ if args.tools.window.hang_s.is_some() => {
             refused("`--hang` cannot be used with `--nodes`: it looks at the processes of one node")
         }
         Some(GpuSelection::Indexes(_)) => {
@@ -381,33 +342,6 @@ fn rank_selection(
     Ok(Some(asked))
 }
 
-fn deep(args: &DeepArgs) -> DeepOptions {
-    let mut deep = DeepOptions { light: args.light, ..DeepOptions::default() };
-    deep.top = args.top.map_or(deep.top, |top| top as usize);
-    for limit in &args.budget {
-        match *limit {
-            Limit::Seconds(seconds) => deep.budget.seconds = Some(seconds),
-            Limit::Bytes(bytes) => deep.budget.bytes = bytes,
-        }
-    }
-    deep
-}
-
-fn capture_range(text: &str) -> CaptureRange {
-    match text {
-        "cudaProfilerApi" => CaptureRange::CudaProfilerApi,
-        range => CaptureRange::Nvtx(range.to_owned()),
-    }
-}
-
-/// Splits a tool's arguments as a shell would. No shell is involved.
-fn split(flag: &str, text: Option<&str>) -> Result<Vec<String>> {
-    let Some(text) = text else { return Ok(Vec::new()) };
-    shlex::split(text).ok_or_else(|| {
-        Failure::new(Exit::Usage, "usage", format!("`{flag}`: a quote is not closed in `{text}`"))
-    })
-}
-
 /// Parses `any`, an index, a UUID, or part of a name.
 pub(in crate::cli) fn gpu_choice(text: &str) -> GpuChoice {
     match text {
@@ -429,14 +363,5 @@ mod tests {
         assert_eq!(gpu_choice("3"), GpuChoice::Index(3));
         assert_eq!(gpu_choice("GPU-ab12"), GpuChoice::Uuid("GPU-ab12".into()));
         assert_eq!(gpu_choice("h200"), GpuChoice::Name("h200".into()));
-    }
-
-    #[test]
-    fn extra_arguments_are_split_here_and_an_open_quote_is_an_error() {
-        assert_eq!(
-            split("--ncu-args", Some("--cache-control none 'a b'")).unwrap(),
-            ["--cache-control", "none", "a b"]
-        );
-        assert_eq!(split("--ncu-args", Some("'a")).unwrap_err().exit, Exit::Usage);
     }
 }

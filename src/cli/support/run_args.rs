@@ -1,15 +1,17 @@
-//! Flags of commands that run something on a host, and how times and sizes are written.
+//! Flags of commands that run something on a host.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
+use serde::Serialize;
 
 use rgpu_model::RungId;
-use rgpu_model::duration::parse_duration;
+use rgpu_model::byte_size::bytes;
+use rgpu_model::duration::duration;
 
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 pub(in crate::cli) struct RemoteArgs {
     /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
     /// `profile` accepts a comma-separated list and runs on all of them at once [default: that of
@@ -96,39 +98,6 @@ pub(in crate::cli) struct RunArgs {
 /// Reads the id of a rung.
 fn rung_parser() -> impl TypedValueParser<Value = RungId> {
     PossibleValuesParser::new(rgpu_run::run::rung_names()).map(RungId::from)
-}
-
-/// Parses a time above 0 and of at most 7 days: `90`, `90s`, `10m`, `1h30m`.
-pub(in crate::cli) fn duration(text: &str) -> Result<Duration, String> {
-    const MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-    match parse_duration(text) {
-        None => Err("not a time: write 90s, 10m or 1h30m".to_owned()),
-        Some(time) if time.is_zero() || time > MAX => {
-            Err("a time must be above 0 and at most 7 days".to_owned())
-        }
-        Some(time) => Ok(time),
-    }
-}
-
-/// Parses a size: `100MB`, `1GiB`, `4096`.
-pub(in crate::cli) fn bytes(text: &str) -> Result<u64, String> {
-    let (number, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "kb" | "k" => 1000,
-        "mb" | "m" => 1_000_000,
-        "gb" | "g" => 1_000_000_000,
-        "kib" => 1 << 10,
-        "mib" => 1 << 20,
-        "gib" => 1 << 30,
-        other => return Err(format!("unknown unit `{other}`: use MB, MiB, GB or GiB")),
-    };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(factor))
-        .ok_or_else(|| "not a size: write 100MB or 1GiB".to_owned())
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

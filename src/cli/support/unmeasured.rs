@@ -1,6 +1,7 @@
 //! Refuses the result of a command that was to measure on a GPU and has no number from one.
 
 use clap::Args;
+use serde::Serialize;
 
 use super::app::App;
 use super::session;
@@ -13,7 +14,7 @@ use rgpu_run::config::LOCAL;
 pub(in crate::cli) const NOT_MEASURED: &str = "not_measured";
 
 /// What a command does that has no number from a GPU.
-#[derive(Args, Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Copy, Debug, Default, Serialize)]
 pub(in crate::cli) struct UnmeasuredArgs {
     /// Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA driver too
     #[arg(long, conflicts_with = "allow_unmeasured")]
@@ -28,13 +29,6 @@ pub(in crate::cli) struct UnmeasuredArgs {
 impl UnmeasuredArgs {
     /// For a part of a command that judges the whole.
     pub(in crate::cli) const ALLOWED: Self = Self { require_gpu: false, allow_unmeasured: true };
-
-    /// The first given flag.
-    pub(in crate::cli) fn given(self) -> Option<&'static str> {
-        let flags =
-            [("--require-gpu", self.require_gpu), ("--allow-unmeasured", self.allow_unmeasured)];
-        flags.into_iter().find_map(|(flag, given)| given.then_some(flag))
-    }
 
     /// The failure of a command without a number from a GPU on `spec`, whose host has this driver;
     /// `None` if it is no failure. What was run is described before.

@@ -1,10 +1,10 @@
 //! `build`: compiles a kernel without a GPU.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ToolInfo;
-use super::inputs::{InputFiles, remote};
+use super::inputs::{InputFiles, flags, remote};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
@@ -33,7 +33,7 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     call: |call| Box::pin(run(call)),
 };
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The kernel: a name of the project or of rgpu, or a folder with kernel.toml (also of `files`).
@@ -47,7 +47,7 @@ struct Arguments {
     /// The architecture, e.g. sm_90a or sm_100a. Without it: the GPU's, else the kernel's first.
     arch: Option<String>,
     /// Sizes, as for profile.
-    #[serde(alias = "problem_sizes")]
+    #[serde(alias = "problem_sizes", rename(serialize = "problem_sizes"))]
     sizes: Option<String>,
     /// Optimisation level, 0 to 3.
     opt_level: Option<u8>,
@@ -70,11 +70,7 @@ async fn run(call: Call) -> Result<Answer> {
         (None, Some(file)) => line.arg(inputs.word(context, "file", file)?),
         _ => return Err(argument_error("give `kernel` or `file`, one of the two")),
     }
-    line.flag("dsl", arguments.dsl);
-    line.flag("arch", arguments.arch);
-    line.flag("problem-sizes", arguments.sizes);
-    line.flag("opt-level", arguments.opt_level.map(|level| level.to_string()));
-    line.flag("compile-options", arguments.compile_options);
+    flags(&mut line, &arguments, &["kernel", "file", "files", "remote", "wait_s"]);
     remote(&mut line, arguments.remote.as_deref())?;
     line.flag("run-id", Some(&id));
     line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);

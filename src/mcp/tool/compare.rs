@@ -1,10 +1,10 @@
 //! `compare`: which of two is faster, and why.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ToolInfo;
-use super::inputs::{InputFiles, remote};
+use super::inputs::{InputFiles, flags, remote};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::call::Call;
@@ -35,7 +35,7 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     call: |call| Box::pin(run(call)),
 };
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Two runs (ids, `latest`, `latest~1`) or report files: the base, then the new one. Nothing is
@@ -54,7 +54,7 @@ struct Arguments {
     /// For kernels: time limit of each step, e.g. 90s, 10m.
     timeout: Option<String>,
     /// For kernels: sizes, as for profile.
-    #[serde(alias = "problem_sizes")]
+    #[serde(alias = "problem_sizes", rename(serialize = "problem_sizes"))]
     sizes: Option<String>,
     /// The smallest effect that counts, e.g. `1%`.
     threshold: Option<String>,
@@ -66,13 +66,13 @@ struct Arguments {
 async fn run(call: Call) -> Result<Answer> {
     let arguments: Arguments = call.arguments()?;
     let mut line = CommandLine::new(["compare"]);
-    line.flag("threshold", arguments.threshold);
     match (&arguments.runs, &arguments.kernels) {
         (Some(runs), None) => {
             for run in runs {
                 check_inside_project(call.context(), "runs", run)?;
                 line.arg(run);
             }
+            line.flag("threshold", arguments.threshold);
             compare_result::of_document(call.document(line).await?)
         }
         (None, Some(kernels)) => {
@@ -83,11 +83,8 @@ async fn run(call: Call) -> Result<Answer> {
             for kernel in kernels {
                 line.flag("kernel", Some(inputs.word(context, "kernels", kernel)?));
             }
-            line.flag("mode", arguments.mode);
-            line.flag("problem-sizes", arguments.sizes);
             remote(&mut line, arguments.remote.as_deref())?;
-            line.flag("gpu", arguments.gpu);
-            line.flag("timeout", arguments.timeout);
+            flags(&mut line, &arguments, &["runs", "kernels", "files", "remote", "wait_s"]);
             line.flag("run-id", Some(&id));
             line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);
             call.run(id, line, arguments.wait_s).await

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ToolInfo;
-use super::inputs::{InputFiles, remote};
+use super::inputs::{InputFiles, flags, remote};
 use super::profile::modes;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::argument_error;
@@ -33,7 +33,7 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     call: |call| Box::pin(run(call)),
 };
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// A file of the project or of `files`: .rs, .py, .cu or .sh. Give one of file, code, argv.
@@ -77,25 +77,17 @@ async fn run(call: Call) -> Result<Answer> {
     let context = call.context();
     let inputs = InputFiles::new(context, arguments.files.as_deref().unwrap_or_default())?;
     let mut line = CommandLine::new(["exec"]);
-    line.flag("mode", arguments.mode);
-    if arguments.allow_unmeasured == Some(true) {
-        line.arg("--allow-unmeasured");
-    }
     remote(&mut line, arguments.remote.as_deref())?;
-    line.flag("gpu", arguments.gpu);
-    line.flag("gpus", arguments.gpus);
-    let variables =
-        arguments.env.map(|env| env.into_iter().map(|(name, value)| format!("{name}={value}")));
-    line.flags("env", variables);
-    line.flag("timeout", arguments.timeout);
-    line.flag("lang", arguments.lang);
+    let others = ["file", "argv", "args", "files", "stdin", "env", "remote", "wait_s"];
+    flags(&mut line, &arguments, &others);
+    let variables = arguments.env.iter().flatten().map(|(name, value)| format!("{name}={value}"));
+    line.flags("env", Some(variables));
     line.flag("run-id", Some(&id));
     line.flag("mount", inputs.files.as_ref().map(|files| files.folder()));
     let program = [arguments.file.is_some(), arguments.code.is_some(), arguments.argv.is_some()];
     if program.iter().filter(|given| **given).count() != 1 {
         return Err(argument_error("give one of `file`, `code` and `argv`"));
     }
-    line.flag("code", arguments.code);
     if let Some(file) = &arguments.file {
         line.arg(inputs.word(context, "file", file)?);
     }

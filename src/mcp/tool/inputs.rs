@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use serde::Serialize;
+use serde_json::Value;
+
 use crate::mcp::McpContext;
 use crate::mcp::arguments::{argument_error, check_inside_project};
 use crate::mcp::files::{InlineFile, SentFiles};
@@ -20,6 +23,30 @@ pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()>
         line.flag("remote", Some(remote));
     }
     Ok(())
+}
+
+/// Adds the given fields of a tool's arguments as flags of the same names, but for `others`. A list is
+/// a flag for each of its values.
+pub(super) fn flags(line: &mut CommandLine, arguments: &impl Serialize, others: &[&str]) {
+    let Ok(Value::Object(fields)) = serde_json::to_value(arguments) else { return };
+    for (name, value) in fields {
+        if others.contains(&name.as_str()) {
+            continue;
+        }
+        let flag = name.replace('_', "-");
+        let values = match value {
+            Value::Array(values) => values,
+            value => vec![value],
+        };
+        for value in values {
+            match value {
+                Value::Null | Value::Bool(false) => {}
+                Value::Bool(true) => line.arg(format!("--{flag}")),
+                Value::String(text) => line.flag(&flag, Some(text)),
+                value => line.flag(&flag, Some(value.to_string())),
+            }
+        }
+    }
 }
 
 /// The files of a call, written, and where each name leads: to one of them, else into the project.

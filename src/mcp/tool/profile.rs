@@ -1,10 +1,10 @@
 //! `profile`: measures a kernel or a program.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ToolInfo;
-use super::inputs::{InputFiles, remote};
+use super::inputs::{InputFiles, flags, remote};
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::arguments::argument_error;
 use crate::mcp::call::Call;
@@ -41,7 +41,7 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
     call: |call| Box::pin(run(call)),
 };
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The kernel: a name of the project or of rgpu (`vecadd`), a folder with kernel.toml, a .cu or
@@ -65,7 +65,7 @@ struct Arguments {
     /// A program's ranks to profile: 0, 0,3 or all.
     ranks: Option<String>,
     /// Sizes: `n=16777216`, or values in the kernel's order; `;` between cases.
-    #[serde(alias = "problem_sizes")]
+    #[serde(alias = "problem_sizes", rename(serialize = "problem_sizes"))]
     sizes: Option<String>,
     /// A run at each value of a size or macro: ["n=256..8192:x2"].
     sweep: Option<Vec<String>>,
@@ -125,31 +125,8 @@ async fn run(call: Call) -> Result<Answer> {
         (None, Some(program)) if !program.is_empty() => {}
         _ => return Err(argument_error("give `kernel` or `program`, one of the two")),
     }
-    line.flag("mode", arguments.mode);
     remote(&mut line, arguments.remote.as_deref())?;
-    line.flag("gpu", arguments.gpu);
-    line.flag("gpus", arguments.gpus);
-    line.flag("ranks", arguments.ranks);
-    line.flag("problem-sizes", arguments.sizes);
-    line.flags("sweep", arguments.sweep);
-    line.flag("set", arguments.set);
-    line.flags("section", arguments.section);
-    line.flag("metrics", arguments.metrics.map(|names| names.join(",")));
-    line.flag("regions", arguments.regions);
-    line.flag("kernel-name", arguments.kernel_name);
-    line.flag("launch-skip", arguments.launch_skip.map(|n| n.to_string()));
-    line.flag("launch-count", arguments.launch_count.map(|n| n.to_string()));
-    line.flag("after", arguments.after);
-    line.flag("for", arguments.duration);
-    line.flag("top", arguments.top.map(|n| n.to_string()));
-    line.flag("tool", arguments.tool);
-    line.flag("arch", arguments.arch);
-    line.flag("iters", arguments.iters.map(|n| n.to_string()));
-    line.flag("timeout", arguments.timeout);
-    line.flag("at-least", arguments.at_least);
-    if arguments.allow_unmeasured == Some(true) {
-        line.arg("--allow-unmeasured");
-    }
+    flags(&mut line, &arguments, &["kernel", "program", "files", "remote", "wait_s"]);
     line.flag("run-id", Some(&id));
     line.trailing_args(arguments.program.as_deref().unwrap_or_default());
     line.files = inputs.files.map(crate::mcp::files::SentFiles::into_folder);

@@ -16,6 +16,18 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     Duration::try_from(duration).ok()
 }
 
+/// Parses a time of a flag, above 0 and at most 7 days: `90`, `90s`, `10m`, `1h30m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+    match parse_duration(text) {
+        None => Err("not a time: write 90s, 10m or 1h30m".to_owned()),
+        Some(time) if time.is_zero() || time > MAX => {
+            Err("a time must be above 0 and at most 7 days".to_owned())
+        }
+        Some(time) => Ok(time),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,7 @@
 
 pub mod agent_files;
 pub mod beneath;
+pub mod byte_size;
 pub mod duration;
 pub mod error;
 pub mod fault_point;

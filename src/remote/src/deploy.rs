@@ -233,17 +233,6 @@ pub async fn await_magic(
     }
 }
 
-/// Refuses settings that this kind of remote does not have.
-pub fn refuse_unknown_options(spec: &RemoteSpec, known: &[&str]) -> Result<(), RemoteError> {
-    match spec.options.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(RemoteError::Setting {
-            setting: key.clone(),
-            why: format!("a `{}` remote does not know it", spec.scheme()),
-        }),
-        None => Ok(()),
-    }
-}
-
 async fn send(writer: &mut BoxWrite, bytes: &[u8], limit: Duration) -> Result<(), RemoteError> {
     let doing = "sending the agent's program";
     timeout(limit, async {

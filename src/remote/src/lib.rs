@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`spec`], [`price`], [`bill`], [`options`] | settings from the user's configuration and the front end |
+//! | [`spec`], [`price`], [`bill`], [`options`], [`setting`] | settings from the user's configuration and the front end |
 //! | [`local`], [`ssh`], [`slurm`], [`worker`], [`modal`], [`wafer`] | the transports |
 //! | [`rented`], [`provider_ncu`] | rented remotes; the provider's own ncu |
 //! | [`deploy`] | starts the cached agent on a host and uploads it if it is missing |
@@ -51,6 +51,7 @@ mod refusal;
 pub mod rented;
 mod secret_file;
 pub mod sent_record;
+pub mod setting;
 pub mod slurm;
 pub mod spec;
 pub mod ssh;
@@ -74,6 +75,7 @@ pub use provider_ncu::{ProviderJob, ProviderNcu, ProviderResult};
 pub use rented::{Credits, Rental, RentedRemote};
 pub use secret_file::{CredentialError, read_private};
 pub use sent_record::SentRecord;
+pub use setting::{AddressFlag, Setting, SettingValue};
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobReader, Submission, TransferProgress};
 
@@ -138,8 +140,25 @@ pub struct RemoteKind {
     pub form: &'static str,
     /// Whether each connection can have a host of its own: a container or a granted node.
     pub has_many_hosts: bool,
+    /// What its remotes are, for messages.
+    pub what: &'static str,
+    /// The heading of its settings in the help of `rgpu remote add`.
+    pub heading: &'static str,
+    /// The words after `rgpu remote add NAME`, as an example.
+    pub example: &'static str,
+    /// The flag that says where it is, if the scheme stands in place of an address.
+    pub address: Option<AddressFlag>,
+    /// The settings that its remotes have besides those of every remote.
+    pub settings: &'static [Setting],
     /// Makes the remote without connecting.
     pub open: fn(&RemoteSpec) -> Result<Box<dyn Remote>, RemoteError>,
+}
+
+impl RemoteKind {
+    /// The flags of `rgpu remote add` that its remotes take.
+    pub fn flags(&self) -> impl Iterator<Item = &Setting> {
+        self.address.iter().map(|address| &address.setting).chain(self.settings)
+    }
 }
 
 /// Every kind of remote. To add one: write its file and add its `KIND` here.

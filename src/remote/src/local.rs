@@ -19,8 +19,12 @@ pub const KIND: RemoteKind = RemoteKind {
     scheme: "local",
     form: "local",
     has_many_hosts: false,
+    what: "this machine",
+    heading: "",
+    example: "local",
+    address: None,
+    settings: &[],
     open: |spec| {
-        deploy::refuse_unknown_options(spec, &[])?;
         if spec.transport != Transport::Auto {
             return Err(RemoteError::Setting {
                 setting: "transport".to_owned(),

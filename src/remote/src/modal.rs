@@ -9,26 +9,40 @@
 mod credentials;
 
 use super::http::HttpError;
-use super::worker::{Address, ServerKind, Worker, no_ssh_settings};
-use super::{Remote, RemoteError, RemoteKind, RemoteSpec};
+use super::worker::{Address, CA_FILE, HEADING, KEYCHAIN, ServerKind, Worker, no_ssh_settings};
+use super::{AddressFlag, Remote, RemoteError, RemoteKind, RemoteSpec, Setting, SettingValue};
 
 /// Remotes of kind `modal`: an app on Modal.
 pub const KIND: RemoteKind = RemoteKind {
     scheme: "modal",
     form: "`modal` with `--url https://…` of your app",
     has_many_hosts: true,
+    what: "an app on Modal",
+    heading: HEADING,
+    example: "modal --url URL",
+    address: Some(AddressFlag {
+        setting: Setting::new(
+            "url",
+            SettingValue::Url,
+            "The address of your app, as `modal deploy` printed it",
+        ),
+        address,
+    }),
+    settings: &[
+        credentials::KEY_ENV_SETTING,
+        credentials::SECRET_ENV_SETTING,
+        credentials::FILE_SETTING,
+        KEYCHAIN,
+        CA_FILE,
+    ],
     open,
 };
 
 /// The kind `modal+http`: a test server on this machine or a tunnel to one. Help texts omit it.
-pub const PLAIN: RemoteKind =
-    RemoteKind { scheme: "modal+http", form: "", has_many_hosts: true, open };
-
-/// The setting for the certificates of a test server.
-const CA: &str = "ca_file";
+pub const PLAIN: RemoteKind = RemoteKind { scheme: "modal+http", form: "", ..KIND };
 
 /// The address that the settings store for an app at `url`.
-pub fn address(url: &str) -> Result<String, RemoteError> {
+fn address(url: &str) -> Result<String, RemoteError> {
     if let Some(rest) = url.strip_prefix("https://") {
         return Ok(format!("modal://{rest}"));
     }
@@ -49,8 +63,6 @@ fn url(address: &str) -> String {
 }
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
-    use credentials::{FILE, KEY_ENV, KEYCHAIN, SECRET_ENV};
-    super::deploy::refuse_unknown_options(spec, &[KEY_ENV, SECRET_ENV, FILE, KEYCHAIN, CA])?;
     no_ssh_settings(spec)?;
     let url_spec = RemoteSpec { url: url(&spec.url), ..spec.clone() };
     let address = Address::from_spec(&url_spec).map_err(|error| match error {

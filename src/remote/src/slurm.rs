@@ -48,8 +48,8 @@ use super::deploy::AgentStart;
 use super::mail::nonce;
 use super::stream::AgentStream;
 use super::{
-    ConnectOptions, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind, RemoteSpec, Rental,
-    RentedRemote, Session, ssh,
+    AddressFlag, ConnectOptions, HostUse, ReconnectPolicy, Remote, RemoteError, RemoteKind,
+    RemoteSpec, Rental, RentedRemote, Session, ssh,
 };
 use allocation::{Allocation, AllocationRequest, AllocationState};
 pub use error::SlurmError;
@@ -62,6 +62,11 @@ pub const KIND: RemoteKind = RemoteKind {
     scheme: "slurm",
     form: "`slurm` with `--login ssh://[user@]host[:port]`",
     has_many_hosts: true,
+    what: "a cluster of Slurm",
+    heading: "A Slurm cluster",
+    example: "slurm --login ssh://user@login",
+    address: Some(AddressFlag { setting: settings::LOGIN, address: settings::address }),
+    settings: settings::ALL,
     open,
 };
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Price, REMOTES, Remote, RemoteError, RemoteKind};
+use super::{Price, REMOTES, Remote, RemoteError, RemoteKind, setting};
 use rgpu_model::error::{Exit, Failure, nearest};
 
 /// The ssh client to use.
@@ -129,7 +129,10 @@ impl RemoteSpec {
     /// Makes the remote without connecting.
     pub fn open(&self) -> Result<Box<dyn Remote>, RemoteError> {
         match self.kind() {
-            Some(kind) => (kind.open)(self),
+            Some(kind) => {
+                setting::check(self, kind.settings)?;
+                (kind.open)(self)
+            }
             None => {
                 let (url, scheme) = (self.url.clone(), self.scheme());
                 let same_initial =

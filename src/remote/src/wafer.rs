@@ -34,11 +34,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::StreamOpener;
-use super::deploy::{self, AgentStart};
+use super::deploy::AgentStart;
 use super::stream::AgentStream;
 use super::{
-    Bill, ConnectOptions, PendingBills, ProviderJob, ProviderNcu, ProviderResult, Remote,
-    RemoteError, RemoteKind, RemoteSpec, Rental, RentedRemote, Session, UserPrompt, ssh,
+    AddressFlag, Bill, ConnectOptions, PendingBills, ProviderJob, ProviderNcu, ProviderResult,
+    Remote, RemoteError, RemoteKind, RemoteSpec, Rental, RentedRemote, Session, Setting,
+    SettingValue, UserPrompt, ssh,
 };
 use api::Api;
 use exec::WorkspaceShell;
@@ -50,53 +51,59 @@ pub use error::WaferError;
 pub use login::{LoggedIn, login};
 
 /// Remotes of kind `wafer`: a workspace at Wafer.
-pub const KIND: RemoteKind =
-    RemoteKind { scheme: "wafer", form: "wafer://workspace", has_many_hosts: false, open };
+pub const KIND: RemoteKind = RemoteKind {
+    scheme: "wafer",
+    form: "wafer://workspace",
+    has_many_hosts: false,
+    what: "a workspace at Wafer",
+    heading: "A Wafer workspace",
+    example: "wafer --workspace WORKSPACE",
+    address: Some(AddressFlag {
+        setting: Setting::new(
+            "workspace",
+            SettingValue::Text("NAME"),
+            "The workspace at Wafer; `remote up` creates it if it does not exist",
+        ),
+        address: |workspace| Ok(format!("wafer://{workspace}")),
+    }),
+    settings: SETTINGS,
+    open,
+};
 
-/// The setting for the GPU of a new workspace.
-pub const GPU: &str = "gpu";
+const GPU: &str = "gpu";
+const ENVIRONMENT: &str = "environment";
+const IMAGE: &str = "image";
+/// The service chooses the container, so the commands go through the service.
+const ROUTING: &str = "routing";
+const CARRIER: &str = "carrier";
+const NCU: &str = "ncu";
 
-/// The setting for the kind of a new workspace: `modal` or `baremetal`.
-pub const ENVIRONMENT: &str = "environment";
-
-/// The setting for the container image of a new workspace.
-pub const IMAGE: &str = "image";
-
-/// The setting for the container that commands run in: `auto`, `gpu`, `cpu` or `baremetal`. The
-/// service chooses it, so the commands go through the service.
-pub const ROUTING: &str = "routing";
-
-/// The setting for the connection to the agent: `ssh`, `exec`, or `auto`, the default.
-pub const CARRIER: &str = "carrier";
-
-/// The setting for the ncu that reads counters: `auto` (the workspace's, or the service's if that
-/// one may not read them) or `workspace` only.
-pub const NCU: &str = "ncu";
-
-/// The settings and their allowed values; an empty list allows any value.
-const SETTINGS: &[(&str, &[&str])] = &[
-    (GPU, &[]),
-    (ENVIRONMENT, &["modal", "baremetal"]),
-    (IMAGE, &[]),
-    (ROUTING, &["auto", "gpu", "cpu", "baremetal"]),
-    (CARRIER, &["auto", "ssh", "exec"]),
-    (NCU, &["auto", "workspace"]),
+const SETTINGS: &[Setting] = &[
+    Setting::new(GPU, SettingValue::Text("GPU"), "The GPU of a new workspace [default: B200]"),
+    Setting::new(
+        ENVIRONMENT,
+        SettingValue::OneOf("KIND", &["modal", "baremetal"]),
+        "The kind of a new workspace: baremetal (the default) or modal",
+    ),
+    Setting::new(IMAGE, SettingValue::Text("IMAGE"), "The container image of a workspace"),
+    Setting::new(
+        ROUTING,
+        SettingValue::OneOf("KIND", &["auto", "gpu", "cpu", "baremetal"]),
+        "The container that commands run in: auto, gpu, cpu or baremetal",
+    ),
+    Setting::new(
+        CARRIER,
+        SettingValue::OneOf("WAY", &["auto", "ssh", "exec"]),
+        "How a workspace is reached: auto, ssh, or exec (its service's own commands)",
+    ),
+    Setting::new(
+        NCU,
+        SettingValue::OneOf("WHOSE", &["auto", "workspace"]),
+        "The ncu that reads counters: `auto` (the workspace's, else the service's) or `workspace`",
+    ),
 ];
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
-    let known: Vec<&str> = SETTINGS.iter().map(|(name, _)| *name).collect();
-    deploy::refuse_unknown_options(spec, &known)?;
-    for (name, words) in SETTINGS {
-        if let Some(value) = spec.options.get(*name)
-            && !words.is_empty()
-            && !words.contains(&value.as_str())
-        {
-            return Err(RemoteError::Setting {
-                setting: (*name).to_owned(),
-                why: format!("`{value}` is none of `{}`", words.join("`, `")),
-            });
-        }
-    }
     let workspace = spec.url.strip_prefix("wafer://").unwrap_or_default().trim_end_matches('/');
     let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     if workspace.is_empty() || workspace.len() > 100 || !workspace.bytes().all(is_allowed) {

@@ -33,25 +33,31 @@ use super::{
 use mail::WorkerMail;
 use requests::{WorkerClient, WorkerRequest};
 
-pub(super) use address::{Address, no_ssh_settings};
+pub(super) use address::{Address, CA_FILE, no_ssh_settings};
 pub use refusal::ServerKind;
-pub(super) use token::Credentials;
+pub(super) use token::{Credentials, KEYCHAIN_SETTING as KEYCHAIN};
 
 /// Workers behind TLS, with `https://` addresses.
-pub const HTTPS: RemoteKind =
-    RemoteKind { scheme: "https", form: "https://host[:port]", has_many_hosts: false, open };
-
-/// Workers without TLS, with `http://` addresses.
-pub const HTTP: RemoteKind = RemoteKind {
-    scheme: "http",
-    form: "http://127.0.0.1:port of `rgpu worker`",
+pub const HTTPS: RemoteKind = RemoteKind {
+    scheme: "https",
+    form: "https://host[:port]",
     has_many_hosts: false,
+    what: "a worker",
+    heading: HEADING,
+    example: "https://HOST --token-file FILE",
+    address: None,
+    settings: &[token::ENV_SETTING, token::FILE_SETTING, KEYCHAIN, CA_FILE, address::PLAIN_SETTING],
     open,
 };
 
+/// Workers without TLS, with `http://` addresses.
+pub const HTTP: RemoteKind =
+    RemoteKind { scheme: "http", form: "http://127.0.0.1:port of `rgpu worker`", ..HTTPS };
+
+/// The heading of the settings of workers, and of platforms that speak the same protocol.
+pub(super) const HEADING: &str = "A worker, or Modal";
+
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
-    let known = [token::ENV, token::FILE, token::KEYCHAIN, address::PLAIN, address::CA];
-    super::deploy::refuse_unknown_options(spec, &known)?;
     no_ssh_settings(spec)?;
     let address = Address::from_spec(spec)?;
     token::is_named(spec)?;

@@ -108,8 +108,8 @@ pub(super) fn filtered(request: &Request) -> bool {
     !options.kernel_name.is_empty()
         || options.kernel_exclude.iter().any(|name| name != WAITING_KERNELS)
         || options.launch_skip.is_some()
-        || !options.extra.is_empty()
-        || !request.nvtx_include.is_empty()
+        || options.extra.is_some()
+        || !request.ncu.nvtx_include.is_empty()
         || !request.regions.is_empty()
 }
 
@@ -144,31 +144,6 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         set_named(set)?;
     }
     options.sections.iter().try_for_each(|section| check_section(section))?;
-    let modes: &[(&'static str, &Option<String>, &[&str])] = &[
-        ("--replay-mode", &options.replay_mode, &["kernel", "application", "range", "app-range"]),
-        ("--kernel-name-base", &options.kernel_name_base, &["function", "demangled", "mangled"]),
-        ("--target-processes", &options.target_processes, &["all", "application-only"]),
-        (
-            "--clock-control",
-            &options.clock_control,
-            &["base", "boost", "force-boost", "none", "reset"],
-        ),
-    ];
-    for (flag, value, known) in modes {
-        if let Some(value) = value
-            && !known.contains(&value.as_str())
-        {
-            return Err(PlanError::Option {
-                flag,
-                value: value.clone(),
-                problem: format!("it takes `{}`", known.join("`, `")),
-                near: rgpu_model::error::nearest(value, known.iter().copied())
-                    .iter()
-                    .map(|near| (*near).to_owned())
-                    .collect(),
-            });
-        }
-    }
     regions(request)?;
     check_ranks(request)?;
     if is_range(options.replay_mode.as_deref()) {
@@ -187,7 +162,11 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
             }
         }
     }
-    refuse(&options.extra, "--ncu-args", &["-o", "--export", "--log-file", "-i", "--import"])
+    refuse(
+        options.extra.as_deref(),
+        "--ncu-args",
+        &["-o", "--export", "--log-file", "-i", "--import"],
+    )
 }
 
 /// Refuses what ncu cannot do on one rank alone.
@@ -205,10 +184,12 @@ fn check_ranks(request: &Request) -> Result<(), PlanError> {
         None | Some("kernel") => {}
         Some(mode) => return refused("--replay-mode", mode, replay),
     }
-    if let Some(word) = request.ncu.extra.iter().find(|word| is_flag(word, "--replay-mode")) {
+    if let Some(word) =
+        request.ncu.extra.iter().flatten().find(|word| is_flag(word, "--replay-mode"))
+    {
         return refused("--ncu-args", word, replay);
     }
-    if request.sudo {
+    if request.ncu.sudo {
         let problem = "with `--ranks`, sudo would take away the variables by which ranks find each \
                        other";
         return refused("--sudo", "", problem);
@@ -218,12 +199,12 @@ fn check_ranks(request: &Request) -> Result<(), PlanError> {
 
 /// Refuses arguments that would move the results which rgpu reads afterwards.
 pub(super) fn refuse(
-    words: &[String],
+    words: Option<&[String]>,
     flag: &'static str,
     forbidden: &[&str],
 ) -> Result<(), PlanError> {
     let is_forbidden = |word: &&String| forbidden.iter().any(|name| is_flag(word, name));
-    match words.iter().find(is_forbidden) {
+    match words.unwrap_or_default().iter().find(is_forbidden) {
         None => Ok(()),
         Some(word) => Err(PlanError::Option {
             flag,
@@ -240,7 +221,7 @@ pub(super) fn is_flag(word: &str, name: &str) -> bool {
 }
 
 fn regions(request: &Request) -> Result<Vec<RegionPath>, PlanError> {
-    request.nvtx_include.iter().map(|text| RegionPath::parse(text)).collect()
+    request.ncu.nvtx_include.iter().map(|text| RegionPath::parse(text)).collect()
 }
 
 /// ncu's command line, without the program.
@@ -252,7 +233,7 @@ pub(super) fn command_line(
 ) -> Result<Vec<Arg>, PlanError> {
     let options = &request.ncu;
     let kernel = matches!(request.target, Target::Kernel { .. });
-    let passed_on = &options.extra;
+    let passed_on = options.extra.as_deref().unwrap_or_default();
     let mut command: Vec<Arg> = vec![ncu.into()];
     // `--ncu-args` comes last. An option of these that it contains replaces ours.
     let single_options =

@@ -13,8 +13,9 @@ use super::plan::draft::PlanError;
 use super::plan::facts::{answer, run, tool, version_after};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::nodes::NODE;
+use super::plan::options::{CaptureRange, WindowEnd};
 use super::plan::region::RegionPath;
-use super::plan::request::{CaptureRange, FirstPass, PlanPart, Request, WindowEnd};
+use super::plan::request::{FirstPass, PlanPart, Request};
 use crate::kernel::ProfileMode;
 
 /// How often a program that may hang saves what was traced, in milliseconds.
@@ -151,22 +152,11 @@ pub(super) enum NsysTraces {
 
 /// Checks the options, as far as the laptop can.
 pub(super) fn check(request: &Request) -> Result<(), PlanError> {
-    if let Some(sample) = &request.nsys.sample {
-        let known = ["none", "process-tree", "system-wide", "cpu"];
-        if !known.contains(&sample.as_str()) {
-            return Err(PlanError::Option {
-                flag: "--sample",
-                value: sample.clone(),
-                problem: format!("it takes `{}`", known.join("`, `")),
-                near: Vec::new(),
-            });
-        }
-    }
     if let Some(CaptureRange::Nvtx(path)) = &request.nsys.capture_range {
         RegionPath::parse(path)?;
     }
     check_window(request)?;
-    refuse(&request.nsys.extra, "--nsys-args", &["-o", "--output", "-q", "--quiet"])
+    refuse(request.nsys.extra.as_deref(), "--nsys-args", &["-o", "--output", "-q", "--quiet"])
 }
 
 /// Checks that the window and `--capture-range` go together.
@@ -228,7 +218,7 @@ pub(super) fn command_line(
         NsysTraces::Nvtx => ("nvtx", None),
     };
     let passed_on: &[String] = match trace {
-        NsysTraces::Full => &options.extra,
+        NsysTraces::Full => options.extra.as_deref().unwrap_or_default(),
         _ => &[],
     };
     // Options from `--nsys-args` replace ours.

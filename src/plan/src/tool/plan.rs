@@ -37,6 +37,7 @@ pub(crate) mod ladder;
 pub(crate) mod launcher;
 pub(crate) mod message_rows;
 pub(crate) mod nodes;
+pub(crate) mod options;
 pub(crate) mod pair;
 pub(crate) mod pattern;
 mod planner;

@@ -12,8 +12,9 @@ use super::ncu::refuse;
 use super::plan::draft::PlanError;
 use super::plan::facts::{run, tool, version_after};
 use super::plan::message_rows::{MessageRow, RowAction};
+use super::plan::options::SanitizerTool;
 use super::plan::rank_shim;
-use super::plan::request::{Request, SanitizerTool};
+use super::plan::request::Request;
 
 pub(super) struct Sanitizer;
 
@@ -75,7 +76,7 @@ pub(super) fn summary(tool: SanitizerTool) -> Pattern {
 /// Checks the options, as far as the laptop can.
 pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     let ours = ["--tool", "-t", "--save", "--xml", "--log-file", "--read", "--prefix", "--quiet"];
-    refuse(&request.sanitizer.extra, "--sanitizer-args", &ours)
+    refuse(request.sanitizer.extra.as_deref(), "--sanitizer-args", &ours)
 }
 
 /// Its command line without the program. The text stays on standard output, between the program's
@@ -104,7 +105,7 @@ pub(super) fn command_line(
             command.push(count.to_string().into());
         }
     }
-    command.extend(request.sanitizer.extra.iter().cloned().map(Arg::from));
+    command.extend(request.sanitizer.extra.iter().flatten().cloned().map(Arg::from));
     let of_rank = match request.tool_per_rank() {
         None => String::new(),
         Some(_) => {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::super::http::HttpError;
 use super::super::secret_file::{CredentialError, read_private, variables};
 use super::super::worker::Credentials;
-use super::super::{RemoteSpec, keychain};
+use super::super::{RemoteSpec, Setting, SettingValue, keychain};
 
 /// The setting for the environment variable with the key.
 pub(super) const KEY_ENV: &str = "key_env";
@@ -22,6 +22,26 @@ pub(super) const FILE: &str = "env_file";
 
 /// The setting for the keychain service that has both.
 pub(super) const KEYCHAIN: &str = "keychain";
+
+pub(super) const KEY_ENV_SETTING: Setting = Setting::new(
+    "key-env",
+    SettingValue::Variable,
+    "The environment variable with the key of a proxy token [default: MODAL_KEY]",
+)
+.instead_of(&["env-file", "keychain"]);
+
+pub(super) const SECRET_ENV_SETTING: Setting = Setting::new(
+    "secret-env",
+    SettingValue::Variable,
+    "The environment variable with its secret [default: MODAL_SECRET]",
+);
+
+pub(super) const FILE_SETTING: Setting = Setting::new(
+    "env-file",
+    SettingValue::SecretFile("it has lines MODAL_KEY=wk-… and MODAL_SECRET=ws-…, and mode 0600"),
+    "A file of mode 0600 with these variables",
+)
+.instead_of(&["keychain"]);
 
 /// The variables that are read if the settings name none.
 const DEFAULT_VARIABLES: (&str, &str) = ("MODAL_KEY", "MODAL_SECRET");

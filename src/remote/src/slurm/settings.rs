@@ -5,42 +5,81 @@
 
 use std::time::Duration;
 
-use crate::deploy::refuse_unknown_options;
 use crate::ssh;
-use crate::{RemoteError, RemoteSpec};
+use crate::{RemoteError, RemoteSpec, Setting, SettingValue};
 
-/// The partition of a job: `sbatch --partition`.
-pub const PARTITION: &str = "partition";
+/// The login node, from which the address is made.
+pub(super) const LOGIN: Setting = Setting::new(
+    "login",
+    SettingValue::Url,
+    "The login node of a Slurm cluster: ssh://user@host:port or an alias of ~/.ssh/config",
+);
 
-/// The GPUs of a job on each node: a number, or `TYPE:NUMBER`; 0 requests no GPU.
-pub const GPUS: &str = "gpus";
+const PARTITION: &str = "partition";
+const GPUS: &str = "gpus";
+const TIME: &str = "time";
+const FOLDER: &str = "folder";
+const IDLE: &str = "idle";
 
-/// The time limit of a job: `sbatch --time`, such as `30` (minutes) or `2:00:00`.
-pub const TIME: &str = "time";
+/// The settings that become options of `sbatch` as they are, with these.
+const SBATCH_OPTIONS: &[(&str, &str)] = &[
+    ("cpus", "--cpus-per-task"),
+    ("memory", "--mem"),
+    ("account", "--account"),
+    ("qos", "--qos"),
+    ("constraint", "--constraint"),
+    ("reservation", "--reservation"),
+];
 
-/// The CPUs of a job: `sbatch --cpus-per-task`.
-pub const CPUS: &str = "cpus";
+/// Every setting of a cluster.
+pub(super) const ALL: &[Setting] = &[
+    Setting::new(
+        PARTITION,
+        SettingValue::Text("NAME"),
+        "The partition of jobs [default: the cluster's]",
+    ),
+    Setting::new(
+        GPUS,
+        SettingValue::Text("GPUS"),
+        "The GPUs of a job: 2, h100:2, or 0 for none [default: 1]",
+    ),
+    Setting::new(
+        TIME,
+        SettingValue::Text("TIME"),
+        "The time limit of a job as Slurm writes it, e.g. 30:00 or 2:00:00 [default: the \
+         partition's]",
+    ),
+    Setting::new("cpus", SettingValue::Number, "The processors of a job"),
+    Setting::new(
+        "memory",
+        SettingValue::Text("SIZE"),
+        "The memory of a job as Slurm writes it, e.g. 32G",
+    ),
+    Setting::new("account", SettingValue::Text("NAME"), "The account that pays for jobs"),
+    Setting::new("qos", SettingValue::Text("NAME"), "The QOS of jobs"),
+    Setting::new(
+        "constraint",
+        SettingValue::Text("LIST"),
+        "What the nodes of jobs must have, e.g. \"perf,nvperf\"",
+    ),
+    Setting::new("reservation", SettingValue::Text("NAME"), "The reservation of jobs"),
+    Setting::new(
+        FOLDER,
+        SettingValue::HostFolder,
+        "The folder for jobs and results, which all nodes must share [default: ~/.rgpu/slurm]",
+    ),
+    Setting::new(IDLE, SettingValue::Time, "When a job that nothing uses ends [default: 2m]"),
+];
 
-/// The memory of a job: `sbatch --mem`, such as `64G`.
-pub const MEMORY: &str = "memory";
-
-/// The account of a job: `sbatch --account`.
-pub const ACCOUNT: &str = "account";
-/// The quality of service of a job: `sbatch --qos`.
-pub const QOS: &str = "qos";
-/// The node features that a job requires: `sbatch --constraint`.
-pub const CONSTRAINT: &str = "constraint";
-/// The reservation that a job uses: `sbatch --reservation`.
-pub const RESERVATION: &str = "reservation";
-
-/// The folder for the agent, jobs and results, on a file system that login and compute nodes share.
-pub const FOLDER: &str = "folder";
-
-/// Seconds without a client and without a job of rgpu after which an allocation ends.
-pub const IDLE: &str = "idle";
-
-const KNOWN: [&str; 11] =
-    [PARTITION, GPUS, TIME, CPUS, MEMORY, ACCOUNT, QOS, CONSTRAINT, RESERVATION, FOLDER, IDLE];
+/// The address of the cluster behind a login node.
+pub(super) fn address(login: &str) -> Result<String, RemoteError> {
+    let host = login.strip_prefix("ssh://").unwrap_or(login);
+    if host.contains("://") {
+        let why = "that is not an address of ssh".to_owned();
+        return Err(RemoteError::Address { url: login.to_owned(), why });
+    }
+    Ok(format!("slurm://{host}"))
+}
 
 const DEFAULT_FOLDER: &str = "~/.rgpu/slurm";
 
@@ -67,7 +106,6 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn read(spec: &RemoteSpec) -> Result<Self, RemoteError> {
-        refuse_unknown_options(spec, &KNOWN)?;
         let bad =
             |setting: &str, why: String| RemoteError::Setting { setting: setting.into(), why };
         if !spec.via.is_empty() {
@@ -114,14 +152,7 @@ impl Settings {
             return Err(bad(FOLDER, why));
         }
         let mut options = Vec::new();
-        for (name, option) in [
-            (CPUS, "--cpus-per-task"),
-            (MEMORY, "--mem"),
-            (ACCOUNT, "--account"),
-            (QOS, "--qos"),
-            (CONSTRAINT, "--constraint"),
-            (RESERVATION, "--reservation"),
-        ] {
+        for (name, option) in SBATCH_OPTIONS {
             options.extend(get(name).map(|value| format!("{option}={value}")));
         }
         let login = spec.url.replacen("slurm://", "ssh://", 1);
@@ -238,7 +269,6 @@ mod tests {
             ("folder", "relative"),
             ("folder", "~/it's"),
             ("idle", "0"),
-            ("token_env", "X"),
         ] {
             assert!(read(&[(name, value)]).is_err(), "{name} = {value}");
         }

@@ -10,7 +10,7 @@ use super::connection::{Connection, Route};
 use super::failure_kind::SshFailureKind;
 use super::openssh;
 use crate::client::{StartingAgent, StreamOpener};
-use crate::deploy::{self, AgentStart};
+use crate::deploy::AgentStart;
 use crate::stream::AgentStream;
 use crate::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, UserPrompt,
@@ -22,11 +22,15 @@ pub const KIND: RemoteKind = RemoteKind {
     scheme: "ssh",
     form: "ssh://[user@]host[:port], or a host of your ssh configuration",
     has_many_hosts: false,
+    what: "a host of ssh",
+    heading: "",
+    example: "ssh://user@host",
+    address: None,
+    settings: &[],
     open,
 };
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
-    deploy::refuse_unknown_options(spec, &[])?;
     let parse = |text: &str| {
         Address::parse(text).map_err(|why| RemoteError::Address { url: text.to_owned(), why })
     };

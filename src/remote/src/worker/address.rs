@@ -5,13 +5,25 @@ use std::path::PathBuf;
 use reqwest::Url;
 
 use crate::http::{HttpError, is_loopback};
-use crate::{RemoteError, RemoteSpec};
+use crate::{RemoteError, RemoteSpec, Setting, SettingValue};
 
 /// The setting that allows tokens over plain HTTP to another machine.
 pub(super) const PLAIN: &str = "allow_plain_http";
 
+pub(super) const PLAIN_SETTING: Setting = Setting::new(
+    "allow-plain-http",
+    SettingValue::Switch,
+    "Allow sending the token over plain HTTP, where others can read it",
+);
+
 /// The setting for a file of certificates to trust besides the system's.
 pub(super) const CA: &str = "ca_file";
+
+pub(crate) const CA_FILE: Setting = Setting::new(
+    "ca-file",
+    SettingValue::File,
+    "A file of certificates to trust in addition to the system's",
+);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Address {

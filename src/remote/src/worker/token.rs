@@ -8,7 +8,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use crate::http::{HttpError, bearer};
 use crate::secret_file::{CredentialError, read_private};
-use crate::{RemoteSpec, keychain};
+use crate::{RemoteSpec, Setting, SettingValue, keychain};
 
 /// The setting for the environment variable.
 pub(super) const ENV: &str = "token_env";
@@ -19,6 +19,28 @@ pub(super) const FILE: &str = "token_file";
 /// The setting for the keychain service; the account's name is fixed.
 pub(super) const KEYCHAIN: &str = "keychain";
 const ACCOUNT: &str = "token";
+
+pub(super) const ENV_SETTING: Setting = Setting::new(
+    "token-env",
+    SettingValue::Variable,
+    "The environment variable with a worker's token",
+)
+.instead_of(&["token-file", "keychain"]);
+
+pub(super) const FILE_SETTING: Setting = Setting::new(
+    "token-file",
+    SettingValue::SecretFile("it is a copy of the token file whose path `rgpu worker` printed"),
+    "The file with a worker's token",
+)
+.instead_of(&["token-env", "keychain"]);
+
+pub(crate) const KEYCHAIN_SETTING: Setting = Setting::new(
+    "keychain",
+    SettingValue::Text("SERVICE"),
+    "The keychain service that has them, as `modal-key` and `modal-secret`, or as `token` for a \
+     worker",
+)
+.instead_of(&["env-file", "token-env", "token-file"]);
 
 /// The variable that is read if no setting names a source.
 const DEFAULT_TOKEN_VARIABLE: &str = "RGPU_WORKER_TOKEN";

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::{Config, ConfigValue, LOCAL, Origin};
 use rgpu_analysis::Thresholds;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_plan::tool::TOOL_FLAGS_OF_PROJECTS;
 use rgpu_remote::{RemoteSpec, without_secret};
 
 /// The keys of a project's file: all but remotes.
@@ -31,48 +32,34 @@ pub(super) struct ProjectFile {
     pub(super) analysis: Thresholds,
 }
 
-/// The flags that a project's preset may set: what is measured, for how long, and how it is judged.
-/// None of them sends or writes a file, starts a program, or passes arguments to a tool.
+/// The flags that a project's preset may set, besides [`TOOL_FLAGS_OF_PROJECTS`]: what is measured,
+/// for how long, and how it is judged. None of them sends or writes a file, starts a program, or
+/// passes arguments to a tool.
 const PRESET_FLAGS: &[&str] = &[
-    "after",
     "arch",
     "at-least",
-    "budget",
-    "capture-range",
-    "clock-control",
-    "for",
     "gpu",
     "gpus",
     "iters",
-    "kernel-exclude",
-    "kernel-name",
-    "kernel-name-base",
     "label",
-    "launch-count",
-    "launch-skip",
-    "light",
     "log-limit",
-    "metrics",
     "mode",
     "note",
-    "nvtx-include",
     "problem-sizes",
     "queue-timeout",
-    "regions",
     REMOTE,
-    "replay-mode",
-    "sample",
-    "section",
     "seed",
-    "set",
     "strict",
-    "target-processes",
     "timeout",
-    "tool",
-    "top",
-    "trace",
     "warmup",
 ];
+
+/// Every flag that a project's preset may set, by name.
+fn preset_flags() -> Vec<&'static str> {
+    let mut flags = [PRESET_FLAGS, TOOL_FLAGS_OF_PROJECTS].concat();
+    flags.sort_unstable();
+    flags
+}
 
 const REMOTE: &str = "remote";
 
@@ -200,11 +187,12 @@ impl Config {
         let Origin::Project(file) = &preset.origin else { return Ok(()) };
         for (key, value) in &preset.value {
             let flag = key.replace('_', "-");
-            if !PRESET_FLAGS.contains(&flag.as_str()) {
+            let allowed = preset_flags();
+            if !allowed.contains(&flag.as_str()) {
                 let what = format!("preset `{name}` of a project may not set `--{flag}`");
                 return Err(Failure::new(Exit::Config, "preset_of_project", what)
                     .file(file.display())
-                    .cause(format!("it may set `--{}`", PRESET_FLAGS.join("`, `--")))
+                    .cause(format!("it may set `--{}`", allowed.join("`, `--")))
                     .hint(format!(
                         "type the flag yourself, or write the preset into {}",
                         self.user_file.display()
@@ -325,7 +313,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::{PRESET_FLAGS, link_below};
+    use super::{link_below, preset_flags};
     use rgpu_analysis::threshold::TABLE;
 
     #[test]
@@ -360,7 +348,7 @@ mod tests {
         let keys = |pointer: &str| -> Vec<String> {
             schema.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect()
         };
-        assert_eq!(keys("/properties/preset/additionalProperties/properties"), PRESET_FLAGS);
+        assert_eq!(keys("/properties/preset/additionalProperties/properties"), preset_flags());
         let own = ["default_remote", "runs_dir", "keep", "kernel_path", "preset", "analysis"];
         assert_eq!(keys("/properties"), own);
         let thresholds: Vec<&str> = TABLE.iter().map(|row| row.key).collect();

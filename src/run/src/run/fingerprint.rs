@@ -45,7 +45,7 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
     }
     line("mode", &request.mode);
     let regions: Vec<_> = selection.regions.iter().map(|region| &region.matched).collect();
-    line("regions", &(regions, &request.nvtx_include));
+    line("regions", &(regions, &request.ncu.nvtx_include));
     line("kernels", &(&selection.kernel_names, &selection.kernel_excludes));
     let chosen: Vec<_> =
         selection.kernels.iter().map(|k| (&k.filter, k.skipped, k.profiled)).collect();

@@ -7,6 +7,7 @@ pub use read::ConfigOrigin;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use ignore::overrides::{Override, OverrideBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,15 +17,22 @@ use crate::own_command::is_started_by_agent;
 use rgpu_model::duration::parse_duration;
 
 /// Who proposes changes and who reviews them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoopMode {
     /// Others write the two JSON files; the loop waits for them.
+    #[value(
+        help = "Others write worker_result.json and reviewer_verdict.json; the loop waits for them"
+    )]
     #[default]
     Manual,
     /// The loop starts `worker_command` and `reviewer_command`.
+    #[value(help = "The loop starts worker_command and reviewer_command")]
     Command,
     /// The loop makes up both files and measures nothing.
+    #[value(help = "Both are made up, and nothing is measured")]
     DryRun,
 }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -166,11 +167,13 @@ fn is_recent(files: &Folder, path: &Path) -> bool {
 }
 
 /// A kind of file that `rgpu loop validate` checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DocumentKind {
     /// The file that a worker writes: [`WorkerResult`].
+    #[value(help = "worker_result.json")]
     Worker,
     /// The file that a reviewer writes: [`ReviewerVerdict`].
+    #[value(help = "reviewer_verdict.json")]
     Reviewer,
 }
 

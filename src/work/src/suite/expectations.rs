@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -158,12 +159,14 @@ pub struct UpdatedEntry {
 }
 
 /// Whether times that were measured under other conditions are judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Validity {
     /// Only times of the same key; others are INCOMPARABLE.
+    #[value(help = "Only times of the same key")]
     Strict,
     /// Times under another driver or compiler are judged too, with [`UNKNOWN_SPREAD`] added to the
     /// threshold. Another clock policy changes a time by more than that.
+    #[value(help = "Times of another driver or compiler too")]
     #[default]
     Portable,
 }

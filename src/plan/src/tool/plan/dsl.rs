@@ -4,6 +4,7 @@
 //! `harness/templates/build_dsl.py` imports the user's file and keeps the compiled files. It works
 //! on any machine with Python and needs no driver.
 
+use clap::ValueEnum;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -40,11 +41,13 @@ static MESSAGE_ROWS: &[MessageRow] = &[
 ];
 
 /// A Python DSL for GPU kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Dsl {
     /// NVIDIA's CuTe DSL, module `cutlass`.
+    #[value(help = "NVIDIA's CuTe DSL")]
     Cute,
     /// Triton, module `triton`.
+    #[value(help = "Triton")]
     Triton,
 }
 

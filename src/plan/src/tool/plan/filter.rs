@@ -3,7 +3,7 @@
 use regex::Regex;
 
 use super::draft::PlanError;
-use super::request::NcuOptions;
+use super::options::NcuOptions;
 
 /// The `-k` and `--kernel-exclude` filters of a request.
 #[derive(Clone, Debug)]

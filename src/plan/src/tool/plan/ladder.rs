@@ -334,7 +334,7 @@ impl<'a> LadderBuilder<'a> {
         };
         let mut argv: Vec<Arg> = Vec::new();
         if as_root {
-            if !self.request.sudo || self.facts.agent.root {
+            if !self.request.ncu.sudo || self.facts.agent.root {
                 return Ok(());
             }
             let sudo = self.facts.tool("sudo").filter(|tool| tool.problems.is_empty());

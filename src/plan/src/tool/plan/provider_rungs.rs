@@ -55,7 +55,7 @@ pub fn served(
     let mut request = request.clone();
     request.failed.clear();
     request.skip.clear();
-    request.sudo = false;
+    request.ncu.sudo = false;
     let mut facts = facts.clone();
     facts.tools.retain(|tool| tool.name != "ncu");
     facts.tools.push(ToolFacts { name: "ncu".into(), path: "ncu".into(), ..ToolFacts::default() });

@@ -9,6 +9,7 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
 use super::gpu_selection::GpuSelection;
+use super::options::{DeepOptions, NcuOptions, NsysOptions, SanitizerOptions, Window};
 use super::pattern::RegionPattern;
 use super::rank_selection::RankSelection;
 use super::region::RecordedRegion;
@@ -58,8 +59,6 @@ pub struct Request {
     pub sanitizer: SanitizerOptions,
     /// The part of a program's run to measure.
     pub window: Window,
-    /// Regions to profile: `A`, `A::A1`, `dom@A`; empty: all.
-    pub nvtx_include: Vec<String>,
     /// Patterns of `--regions`, matched against the regions that a first pass records.
     pub patterns: Vec<RegionPattern>,
     /// Options of mode `deep`.
@@ -96,8 +95,6 @@ pub struct Request {
     pub nodes: u32,
     /// Whether to run although other processes use the GPU.
     pub share_gpu: bool,
-    /// Whether `sudo -n` may be used if counters need root.
-    pub sudo: bool,
     /// Additional environment variables of every step.
     pub env: BTreeMap<String, String>,
     /// Names of environment variables that hold secrets.
@@ -186,7 +183,6 @@ impl Request {
             nsys: NsysOptions::default(),
             sanitizer: SanitizerOptions::default(),
             window: Window::default(),
-            nvtx_include: Vec::new(),
             regions: Vec::new(),
             pass: 0,
             patterns: Vec::new(),
@@ -204,7 +200,6 @@ impl Request {
             ranks: None,
             nodes: 1,
             share_gpu: false,
-            sudo: false,
             env: BTreeMap::new(),
             secrets: Vec::new(),
             skip: BTreeSet::new(),
@@ -272,175 +267,6 @@ pub struct Program {
     pub cwd: String,
     /// Steps before it, which compile it or make its Python environment.
     pub prepare: Vec<Step>,
-}
-
-/// Options of Nsight Compute. Unset fields take rgpu's defaults.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NcuOptions {
-    /// `--set`: one of ncu's or ours ([`super::sections::SETS`]). Default: none if sections or
-    /// metrics are named, else `full` for a kernel and `basic` for a program.
-    pub set: Option<String>,
-    /// Values of `--section`, each a section's identifier.
-    pub sections: Vec<String>,
-    /// `--metrics`, as given; each value may be a list with commas.
-    pub metrics: Vec<String>,
-    /// `-k`/`--kernel-name`: `NAME` or `regex:RE`.
-    pub kernel_name: Vec<String>,
-    /// `--kernel-name-base`: `function`, `demangled`, `mangled`.
-    pub kernel_name_base: Option<String>,
-    /// `--kernel-exclude`: names, or `regex:RE`.
-    pub kernel_exclude: Vec<String>,
-    /// Value of `--launch-skip`: launches that are not profiled at the start.
-    pub launch_skip: Option<u64>,
-    /// Value of `--launch-count`: the most launches to profile.
-    pub launch_count: Option<u64>,
-    /// Numbers of the launches to profile, by kernel and geometry, from 1; empty: all. Mode `deep`
-    /// chooses them.
-    pub launch_numbers: Vec<u64>,
-    /// `--replay-mode`: `kernel`, `application`, `range`, `app-range`.
-    pub replay_mode: Option<String>,
-    /// Value of `--target-processes`; default `all`.
-    pub target_processes: Option<String>,
-    /// `--clock-control`; default `none`: rgpu changes no clock unless told to.
-    pub clock_control: Option<String>,
-    /// `--ncu-args`, split into words.
-    pub extra: Vec<String>,
-}
-
-/// Options of mode `deep`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeepOptions {
-    /// Number of kernels to profile in detail, those with the most GPU time first.
-    pub top: usize,
-    /// Limit for the detailed profile.
-    pub budget: Budget,
-    /// Whether to begin with the set `minimal`.
-    pub light: bool,
-}
-
-/// A limit for a collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// The time limit in seconds. `None`: as the duration of the program allows.
-    pub seconds: Option<u64>,
-    /// The size limit of the reports in bytes.
-    pub bytes: u64,
-}
-
-impl Default for DeepOptions {
-    fn default() -> Self {
-        let budget = Budget { seconds: None, bytes: 500_000_000 };
-        Self { top: 3, budget, light: false }
-    }
-}
-
-/// Options of Nsight Systems.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NsysOptions {
-    /// Value of `--trace`; default `cuda,nvtx`.
-    pub trace: Option<String>,
-    /// `--sample`: `none`, `process-tree`, `system-wide`; default `none`.
-    pub sample: Option<String>,
-    /// Value of `--capture-range`: the part of the program to record.
-    pub capture_range: Option<CaptureRange>,
-    /// `--nsys-args`, split into words.
-    pub extra: Vec<String>,
-}
-
-/// The condition under which Nsight Systems captures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CaptureRange {
-    /// Between `cudaProfilerStart` and `cudaProfilerStop`.
-    CudaProfilerApi,
-    /// Inside the NVTX range with this path (`A`, `dom@A`); names need not be registered strings.
-    Nvtx(String),
-}
-
-/// The part of a program's run to measure. A program with an end of its window is stopped there as by
-/// Ctrl-C, which is no failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    /// Seconds after the start of the program at which it begins.
-    pub after_s: Option<u64>,
-    /// Where it ends. `None`: with the program.
-    pub end: Option<WindowEnd>,
-    /// Seconds without output after which the program counts as hung. `None`: no limit.
-    pub hang_s: Option<u64>,
-}
-
-/// When a [`Window`] ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowEnd {
-    /// Seconds after its beginning.
-    Seconds(u64),
-    /// The end of the first range of [`NsysOptions::capture_range`].
-    Range,
-}
-
-impl Window {
-    /// Seconds after the start of the program at which it is stopped. `None`: no time is set.
-    pub fn stop_s(&self) -> Option<u64> {
-        match self.end {
-            Some(WindowEnd::Seconds(seconds)) => {
-                Some(self.after_s.unwrap_or(0).saturating_add(seconds))
-            }
-            Some(WindowEnd::Range) | None => None,
-        }
-    }
-
-    /// Whether a program that ran for `seconds` was stopped at the end of the window.
-    pub fn stopped(&self, seconds: f64) -> bool {
-        match self.end {
-            Some(WindowEnd::Range) => true,
-            _ => self.stop_s().is_some_and(|stop_s| seconds >= stop_s as f64),
-        }
-    }
-}
-
-/// Options of Compute Sanitizer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SanitizerOptions {
-    /// The tools to run, in this order; empty: memcheck.
-    pub tools: Vec<SanitizerTool>,
-    /// `--sanitizer-args`, split into words.
-    pub extra: Vec<String>,
-}
-
-/// A tool of Compute Sanitizer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SanitizerTool {
-    /// Out-of-bounds and misaligned accesses, leaks.
-    Memcheck,
-    /// Races on shared memory.
-    Racecheck,
-    /// Reads of uninitialised memory.
-    Initcheck,
-    /// Invalid use of barriers.
-    Synccheck,
-}
-
-impl SanitizerTool {
-    /// Every tool of compute-sanitizer that rgpu runs.
-    pub const ALL: [Self; 4] = [Self::Memcheck, Self::Racecheck, Self::Initcheck, Self::Synccheck];
-
-    /// Name on the tool's command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Memcheck => "memcheck",
-            Self::Racecheck => "racecheck",
-            Self::Initcheck => "initcheck",
-            Self::Synccheck => "synccheck",
-        }
-    }
-
-    /// The tools that one value of `--tool` means: one of the names, or `all`; `None` for another
-    /// word.
-    pub fn named(word: &str) -> Option<Vec<Self>> {
-        match word {
-            "all" => Some(Self::ALL.to_vec()),
-            word => Self::ALL.into_iter().find(|tool| tool.name() == word).map(|tool| vec![tool]),
-        }
-    }
 }
 
 /// Our own binaries for the host's architecture, on this machine.

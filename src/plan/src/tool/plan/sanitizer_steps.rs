@@ -7,8 +7,9 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Success};
 use super::draft::PlanError;
 use super::ladder::artifact;
 use super::message_rows::{NextRungs, table};
+use super::options::SanitizerTool;
 use super::planner::{Planner, plain_rung};
-use super::request::{SanitizerTool, Target, path_of};
+use super::request::{Target, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{RUNNER_INPUT_SANITIZER, rank_shim, reason};
 use crate::tool::sanitizer;
@@ -17,13 +18,9 @@ use rgpu_model::profile::ArtifactKind;
 
 impl Planner<'_> {
     pub(super) fn add_sanitizer_steps(&mut self) -> Result<(), PlanError> {
-        let tools: &[SanitizerTool] = match self.request.sanitizer.tools.as_slice() {
-            [] => &[SanitizerTool::Memcheck],
-            tools => tools,
-        };
         let is_kernel = matches!(self.request.target, Target::Kernel { .. });
         let path = path_of(self.facts, "compute-sanitizer");
-        for &tool in tools {
+        for tool in self.request.sanitizer.tools(is_kernel) {
             let name = tool.name();
             let id = format!("sanitizer-{name}");
             let mut rungs = Vec::new();

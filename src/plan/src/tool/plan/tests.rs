@@ -12,7 +12,8 @@ use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 use super::arch::target_arch;
 use super::draft::BundleFile;
 use super::message_rows::{NextRungs, table};
-use super::request::{CaptureRange, FirstPass, PlanPart, PrebuiltCode, Program, SanitizerTool};
+use super::options::CaptureRange;
+use super::request::{FirstPass, PlanPart, PrebuiltCode, Program};
 use super::*;
 use crate::kernel::{KernelFolders, ProfileMode, Selection, find};
 
@@ -156,15 +157,14 @@ fn a_host_without_a_gpu_compiles_and_runs_the_reference() {
 
 #[test]
 fn every_sanitizer_tool_is_a_step() {
-    let mut request = request(ProfileMode::Sanitizer, "race");
-    request.sanitizer.tools = SanitizerTool::ALL.to_vec();
+    let request = request(ProfileMode::Sanitizer, "race");
     insta::assert_snapshot!(shown(&planned(&request, &host("h200"))));
 }
 
 #[test]
 fn a_program_is_profiled_as_it_is() {
     let mut ncu = program(ProfileMode::Ncu);
-    ncu.nvtx_include = vec!["dom@A".into(), "A::A1".into()];
+    ncu.ncu.nvtx_include = vec!["dom@A".into(), "A::A1".into()];
     insta::assert_snapshot!(shown(&planned(&ncu, &host("h200"))));
     let mut nsys = program(ProfileMode::Nsys);
     nsys.nsys.capture_range = Some(CaptureRange::Nvtx("dom@A".into()));
@@ -181,7 +181,7 @@ fn nsys_saves_the_trace_of_a_program_that_may_hang() {
     assert!(!is_saved(&request));
     request.window.hang_s = Some(120);
     assert!(is_saved(&request));
-    request.nsys.extra = vec!["--cuda-flush-interval=50".into()];
+    request.nsys.extra = Some(vec!["--cuda-flush-interval=50".into()]);
     assert!(!is_saved(&request));
 }
 
@@ -212,7 +212,7 @@ fn a_choice_of_kernels_sees_those_inside_cuda_graphs() {
     request.part = PlanPart::FirstPass(FirstPass::Kernels);
     assert_eq!(is_traced(&request, "2025.3.1.90"), 2, "on the rungs nsys.full and nsys.cuda");
     assert_eq!(is_traced(&request, "2022.1.3"), 0, "it may not know the option");
-    request.nsys.extra = vec!["--cuda-graph-trace=graph".to_owned()];
+    request.nsys.extra = Some(vec!["--cuda-graph-trace=graph".to_owned()]);
     assert_eq!(is_traced(&request, "2025.3.1.90"), 1, "the user's own replaces ours");
     assert_eq!(is_traced(&program(ProfileMode::Nsys), "2025.3.1.90"), 0);
 }
@@ -220,11 +220,11 @@ fn a_choice_of_kernels_sees_those_inside_cuda_graphs() {
 #[test]
 fn counters_that_need_root_have_a_rung_of_their_own() {
     let mut request = request(ProfileMode::Ncu, "vecadd");
-    request.sudo = true;
+    request.ncu.sudo = true;
     request.gpu = rgpu_protocol::GpuChoice::Index(1);
     let draft = planned(&request, &host("restricted"));
     insta::assert_snapshot!(shown(&draft));
-    request.sudo = false;
+    request.ncu.sudo = false;
     let profile = planned(&request, &host("restricted")).plan.steps.pop().unwrap();
     let refused = profile.rungs[0].diagnosis.iter().find(|r| r.code == "counters_refused").unwrap();
     assert_eq!(refused.then, LadderAction::Rung("ncu.launch".into()));
@@ -353,10 +353,9 @@ fn requests_that_cannot_be_met_say_why() {
         [
             with(|r| r.ncu.sections = vec!["SpeedOfLigth".into()]),
             with(|r| r.ncu.set = Some("fulll".into())),
-            with(|r| r.ncu.replay_mode = Some("kernell".into())),
             with(|r| r.ncu.extra =
-                ["--cache-control", "none", "-o", "mine"].map(String::from).to_vec()),
-            with(|r| r.nvtx_include = vec!["A::".into()]),
+                Some(["--cache-control", "none", "-o", "mine"].map(String::from).to_vec())),
+            with(|r| r.ncu.nvtx_include = vec!["A::".into()]),
             with(|r| r.arch = Some("sm_100a".into())),
             with(|r| r.gpu = rgpu_protocol::GpuChoice::Name("b200".into())),
             message(&request(ProfileMode::Ncu, "vecadd"), &HostBinaries::default(), &host),
@@ -439,10 +438,8 @@ fn every_code_of_a_table_has_a_reason() {
 #[test]
 fn arguments_passed_on_replace_ours() {
     let mut request = request(ProfileMode::Ncu, "vecadd");
-    request.ncu.extra =
-        ["--clock-control=base", "--import-source", "no", "--cache-control", "none"]
-            .map(String::from)
-            .to_vec();
+    let words = ["--clock-control=base", "--import-source", "no", "--cache-control", "none"];
+    request.ncu.extra = Some(words.map(String::from).to_vec());
     let draft = planned(&request, &host("h200"));
     let argv = &draft.plan.steps.iter().find(|step| step.id == "profile").unwrap().rungs[0].argv;
     let words: Vec<String> = argv.iter().map(|word| word.resolve("JOB")).collect();

@@ -7,7 +7,8 @@ use rgpu_protocol::plan::Arg;
 
 use super::draft::PlanError;
 use super::message_rows::{MessageRow, RowAction};
-use super::request::{CaptureRange, Program, Request, Target, WindowEnd};
+use super::options::{CaptureRange, WindowEnd};
+use super::request::{Program, Request, Target};
 
 /// Folder of the hook in the job's folder.
 const FOLDER: &str = "hook";

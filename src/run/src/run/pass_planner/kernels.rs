@@ -55,7 +55,7 @@ impl PassPlanner {
             let first = usize::try_from(skip).unwrap_or(usize::MAX).min(kernel.durations.len());
             kernel.durations.drain(..first);
         }
-        let limit = self.user_request.deep.budget;
+        let limit = self.user_request.deep.budget();
         let fit = fit(&top, &self.choices(&top), program_s, limit);
         self.select_sections(&fit);
         let percent = |ns: u64| if total == 0 { 0.0 } else { 100.0 * ns as f64 / total as f64 };
@@ -137,7 +137,7 @@ impl PassPlanner {
         let matching = deep::without_tuning(all, launches, &builder.profile.kernels)
             .into_iter()
             .filter(|kernel| filter.matches(&kernel.kernel, kernel.mangled.as_deref()));
-        Ok((matching.take(self.user_request.deep.top.max(1)).collect(), total, set_up_ns))
+        Ok((matching.take(self.user_request.deep.top().max(1)).collect(), total, set_up_ns))
     }
 
     /// The sections and launches to choose from.
@@ -161,10 +161,10 @@ impl PassPlanner {
         let nameable = !exact_filter(top).filter["regex:".len()..].contains(':');
         let whole = matches!(request.target, Target::Program(_))
             && request.patterns.is_empty()
-            && request.nvtx_include.is_empty();
+            && request.ncu.nvtx_include.is_empty();
         let user_launches = options.launch_skip.is_some() || options.launch_count.is_some();
         choices.by_number =
-            whole && nameable && !ranges && !user_launches && options.extra.is_empty();
+            whole && nameable && !ranges && !user_launches && options.extra.is_none();
         if let Some(count) = options.launch_count {
             choices.max_launches = count;
         }
