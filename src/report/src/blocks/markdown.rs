@@ -110,3 +110,38 @@ fn sentence(text: &str) -> String {
     };
     parts.iter().enumerate().map(part).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Blocks, TableBlock};
+    use super::*;
+    use crate::TextTable;
+
+    #[test]
+    fn a_foreign_text_begins_no_line_and_is_no_markup() {
+        let lie = "a\n# lie\n<b> `x`\n```".to_owned();
+        let mut table = TextTable::new("name");
+        table.add_row([lie.clone()]);
+        let mut out = Blocks(vec![
+            Block::Title(lie.clone(), lie.clone()),
+            Block::Heading(lie.clone()),
+            Block::Subheading(lie.clone()),
+            Block::Item(1, lie.clone()),
+            Block::Detail("→ ", lie.clone()),
+            Block::Note(4, lie.clone()),
+            Block::Code(vec![[lie.clone(), lie.clone()]]),
+        ]);
+        out.field(lie.clone(), lie.clone());
+        out.full_table(TableBlock { title: lie, table, ..TableBlock::default() });
+        let text = to_markdown(&out.0);
+        for line in text.lines() {
+            let is_ours = ["# a", "## A", "### a", "1. a", "   - → a", "a", "    ", "- a", "| "];
+            let is_ours = line.is_empty() || is_ours.iter().any(|start| line.starts_with(start));
+            assert!(is_ours, "{line}");
+        }
+        assert!(
+            !text.lines().any(|line| !line.starts_with("    ") && line.contains('<')),
+            "{text}"
+        );
+    }
+}
