@@ -119,7 +119,7 @@ fn setting_up_a_compiler_is_no_rung() {
         assert_eq!(profile["rung"], "none");
         assert!(!profile["code"].as_array().unwrap().is_empty(), "{shown}");
         let report = fs::read_to_string(laptop.latest().join("report.md")).unwrap();
-        assert!(report.contains("rung `none`"), "{report}");
+        assert!(report.contains("- rung: none\n"), "{report}");
     }
     let shown = laptop.show("profile --kernel saxpy.cu --at-least cpu --remote h200");
     assert!(shown.ends_with("status 5\n"), "{shown}");

@@ -203,7 +203,7 @@ fn markdown_says_what_its_tables_leave_out() {
     let (laptop, _) = with(&Program { fault, ..Program::new(2) });
     let text = laptop.show("report ranks --format markdown");
     assert!(text.contains("… and 4 of the longest waits more in the JSON."), "{text}");
-    assert!(text.contains("Steps: the longest of 10 "), "{text}");
+    assert!(text.contains("- steps: the longest of 10 "), "{text}");
 }
 
 #[test]
@@ -287,11 +287,11 @@ fn every_format_has_the_busy_share_of_each_gpu_and_calls_sums_sums() {
     let markdown =
         |file: &str| std::fs::read_to_string(laptop.project(format!("set/{file}"))).unwrap();
     let table = markdown("report.md");
-    assert!(table.contains(&format!("Times are {over}.")), "{table}");
+    assert!(table.contains(&format!("## Kernels, {over}\n")), "{table}");
     let summary = markdown("stakeholder_summary.md");
-    assert!(summary.contains(&format!("**{sentence}.**")), "{summary}");
-    assert!(summary.contains(&format!("| time in kernels, {over} |")), "{summary}");
-    assert!(summary.contains(&format!("| share of it with the GPU busy | {share} |")), "{summary}");
+    assert!(summary.contains(&format!("\n{sentence}. ")), "{summary}");
+    assert!(summary.contains(&format!("- time in kernels, {over}: ")), "{summary}");
+    assert!(summary.contains(&format!("- share of it with the GPU busy: {share}\n")), "{summary}");
     laptop.show("report ranks --format html --out page.html");
     let page = std::fs::read_to_string(laptop.project("page.html")).unwrap();
     assert!(page.contains(&sentence));

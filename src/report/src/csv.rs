@@ -7,18 +7,28 @@
 
 use std::collections::BTreeMap;
 
-use super::kernel_sums::work_ns;
 use super::{Document, ReportInput, Style};
-use rgpu_model::{Launch, Profile, Value};
+use rgpu_model::timeline::KernelSum;
+use rgpu_model::{Launch, Profile, Region, Value};
 
 /// Renders `kernels.csv`, `metrics.csv` and `regions.csv`.
 pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let profile = subject.profile;
     vec![
-        Document::new("kernels.csv", kernels(profile)),
-        Document::new("metrics.csv", metrics(profile)),
+        Document::new("kernels.csv", kernels(&profile.kernels, profile.device.as_deref())),
+        Document::new("metrics.csv", metrics(profile.launches.iter())),
         Document::new("regions.csv", regions(profile)),
     ]
+}
+
+/// Renders `kernels.csv` of a region: its launches with their metrics, or its kernels if single
+/// launches are not known.
+pub(super) fn of_region(region: &Region, launches: &[&Launch]) -> String {
+    let bytes = match launches {
+        [] => kernels(&region.kernels, None),
+        launches => metrics(launches.iter().copied()),
+    };
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A CSV writer into memory, which cannot fail.
@@ -54,7 +64,7 @@ fn number(x: Option<impl ToString>) -> String {
     x.map(|x| x.to_string()).unwrap_or_default()
 }
 
-fn kernels(profile: &Profile) -> Vec<u8> {
+fn kernels(kernels: &[KernelSum], device: Option<&str>) -> Vec<u8> {
     let mut buffer = CsvBuffer::new([
         "kernel",
         "device",
@@ -66,11 +76,11 @@ fn kernels(profile: &Profile) -> Vec<u8> {
         "share [%]",
         "set-up [ns]",
     ]);
-    let all = work_ns(profile);
-    for k in &profile.kernels {
+    let all: u64 = kernels.iter().map(KernelSum::work_ns).sum();
+    for k in kernels {
         buffer.row([
             text(&k.kernel),
-            text(profile.device.as_deref().unwrap_or_default()),
+            text(device.unwrap_or_default()),
             k.launches.to_string(),
             k.total_ns.to_string(),
             format!("{:.1}", k.total_ns as f64 / k.launches.max(1) as f64),
@@ -84,9 +94,9 @@ fn kernels(profile: &Profile) -> Vec<u8> {
 }
 
 /// One row per launch. A metric with two units gets two columns.
-fn metrics(profile: &Profile) -> Vec<u8> {
+fn metrics<'a>(launches: impl Iterator<Item = &'a Launch> + Clone) -> Vec<u8> {
     let mut columns: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for (id, metric) in profile.launches.iter().flat_map(|l| &l.metrics) {
+    for (id, metric) in launches.clone().flat_map(|l| &l.metrics) {
         columns.insert((id, &metric.unit), 0);
     }
     columns.values_mut().enumerate().for_each(|(at, column)| *column = at);
@@ -97,7 +107,7 @@ fn metrics(profile: &Profile) -> Vec<u8> {
         .map(|(id, unit)| if unit.is_empty() { text(id) } else { text(&format!("{id} [{unit}]")) })
         .collect();
     let mut buffer = CsvBuffer::new(fixed.into_iter().chain(heads.iter().map(String::as_str)));
-    for launch in &profile.launches {
+    for launch in launches {
         let mut cells = vec![String::new(); columns.len()];
         for (id, metric) in &launch.metrics {
             if let Some(at) = columns.get(&(id.as_str(), metric.unit.as_str())) {
@@ -119,7 +129,7 @@ fn launch_cells(launch: &Launch) -> [String; 8] {
         [0, 0, 0] => String::new(),
         [x, y, z] => format!("{x}x{y}x{z}"),
     };
-    let region = rgpu_model::Region { path: launch.region.clone(), ..Default::default() };
+    let region = Region { path: launch.region.clone(), ..Default::default() };
     [
         launch.id.to_string(),
         text(&launch.kernel),
@@ -164,8 +174,7 @@ fn regions(profile: &Profile) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::timeline::KernelSum;
-    use rgpu_model::{Metric, Region, SharedText};
+    use rgpu_model::{Metric, SharedText};
 
     fn hostile() -> Profile {
         let launch = |id, unit: &str| Launch {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::busy;
 use super::kernel_name::KernelLabels;
+use super::phrase::short_place;
 use super::quantity::{duration, percent};
-use super::terminal::stages::short_place;
 use super::text::{cut_middle, one_line};
 use rgpu_model::finding::{GainScope, PotentialGain};
 use rgpu_model::timeline::{HostWork, IdleGroup};

@@ -7,6 +7,7 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod blocks;
 mod bound;
 mod brief;
 mod busy;
@@ -27,12 +28,14 @@ mod missing;
 pub mod page_parts;
 mod paint;
 mod perfetto;
+mod phrase;
 pub mod prediction;
 mod quantity;
 mod ranks;
 mod region_rows;
 pub mod regions;
 pub mod remotes_table;
+mod sections;
 pub mod suite;
 mod terminal;
 mod text;

@@ -58,82 +58,83 @@ pub(super) fn left_out(ranks: &Ranks) -> Option<String> {
 
 /// How each rank spent its time, as shares of its span.
 pub(super) fn times(ranks: &Ranks) -> TextTable {
-    let mut table = TextTable::new(
-        "rank: | GPU: | span: | compute: | exposed: | overlap: | copies: | idle: | waited: | last:",
-    );
     let first = ranks.ranks.first().and_then(|rank| rank.location.host.as_ref());
     let several = ranks.ranks.iter().any(|rank| rank.location.host.as_ref() != first);
-    for rank in shown(ranks) {
-        let share = |ns: u64, of: u64| percent(100.0 * ns as f64 / of.max(1) as f64);
-        let overlapped = share(rank.overlapped_ns, rank.communication_ns);
-        table.add_row([
-            rank.location.rank.to_string(),
-            gpu_name(rank, several),
-            duration(rank.span_ns as f64),
-            share(rank.compute_ns, rank.span_ns),
-            share(rank.exposed_ns, rank.span_ns),
-            if rank.communication_ns > 0 { overlapped } else { String::new() },
-            share(rank.copy_ns, rank.span_ns),
-            share(rank.idle_ns, rank.span_ns),
-            duration(rank.waited_ns as f64),
-            if ranks.collectives.is_empty() { String::new() } else { rank.times_last.to_string() },
-        ]);
-    }
-    table
+    let share = |ns: u64, of: u64| percent(100.0 * ns as f64 / of.max(1) as f64);
+    let given = |is_known: bool, text: String| if is_known { text } else { String::new() };
+    TextTable::of(
+        shown(ranks),
+        &[
+            ("rank:", &|r| r.location.rank.to_string()),
+            ("GPU:", &|r| gpu_name(r, several)),
+            ("span:", &|r| duration(r.span_ns as f64)),
+            ("compute:", &|r| share(r.compute_ns, r.span_ns)),
+            ("exposed:", &|r| share(r.exposed_ns, r.span_ns)),
+            ("overlap:", &|r| {
+                given(r.communication_ns > 0, share(r.overlapped_ns, r.communication_ns))
+            }),
+            ("copies:", &|r| share(r.copy_ns, r.span_ns)),
+            ("idle:", &|r| share(r.idle_ns, r.span_ns)),
+            ("waited:", &|r| duration(r.waited_ns as f64)),
+            ("last:", &|r| given(!ranks.collectives.is_empty(), r.times_last.to_string())),
+        ],
+    )
 }
 
 /// The causes of idle time of each rank, as durations.
 pub(super) fn idle(ranks: &Ranks) -> TextTable {
-    let mut table = TextTable::new("rank: | host late: | launch: | waits for a rank: | other:");
-    for rank in shown(ranks) {
-        let of_cause = |cause: &str| {
-            let found = rank.idle.iter().find(|idle| idle.cause.as_str() == cause);
-            found.map(|idle| duration(idle.total_ns as f64)).unwrap_or_default()
-        };
-        let number = rank.location.rank.to_string();
-        let causes = ["host_late", "launch", "rank", "other"].map(of_cause);
-        let [late, launch, waits, other] = causes;
-        table.add_row([number, late, launch, waits, other]);
-    }
-    table
+    let of_cause = |rank: &RankTime, cause: &str| {
+        let found = rank.idle.iter().find(|idle| idle.cause.as_str() == cause);
+        found.map(|idle| duration(idle.total_ns as f64)).unwrap_or_default()
+    };
+    TextTable::of(
+        shown(ranks),
+        &[
+            ("rank:", &|rank| rank.location.rank.to_string()),
+            ("host late:", &|rank| of_cause(rank, "host_late")),
+            ("launch:", &|rank| of_cause(rank, "launch")),
+            ("waits for a rank:", &|rank| of_cause(rank, "rank")),
+            ("other:", &|rank| of_cause(rank, "other")),
+        ],
+    )
 }
 
 /// Matched collectives with their rates.
 pub(super) fn collectives(ranks: &Ranks) -> TextTable {
-    let mut table = TextTable::new(
-        "collective | ranks: | size: | calls: | median: | algo: | bus: | link: | waited:",
-    );
-    for sum in ranks.collectives.iter().take(MAX_ROWS) {
-        let rate = |rate: Option<f64>| rate.map(|rate| per_second(rate, "B")).unwrap_or_default();
-        table.add_row([
-            sum.operation.replace('_', "-"),
-            sum.ranks.to_string(),
-            sum.bytes.map(|n| bytes(n as f64)).unwrap_or_default(),
-            sum.calls.to_string(),
-            duration(sum.median_ns as f64),
-            rate(sum.algorithm_bytes_per_s),
-            rate(sum.bus_bytes_per_s),
-            sum.link_share.map(|share| percent(100.0 * share)).unwrap_or_default(),
-            duration(sum.waited_ns as f64),
-        ]);
-    }
-    table
+    let rate = |rate: Option<f64>| rate.map(|rate| per_second(rate, "B")).unwrap_or_default();
+    TextTable::of(
+        ranks.collectives.iter().take(MAX_ROWS),
+        &[
+            ("collective", &|sum| sum.operation.replace('_', "-")),
+            ("ranks:", &|sum| sum.ranks.to_string()),
+            ("size:", &|sum| sum.bytes.map(|n| bytes(n as f64)).unwrap_or_default()),
+            ("calls:", &|sum| sum.calls.to_string()),
+            ("median:", &|sum| duration(sum.median_ns as f64)),
+            ("algo:", &|sum| rate(sum.algorithm_bytes_per_s)),
+            ("bus:", &|sum| rate(sum.bus_bytes_per_s)),
+            ("link:", &|sum| {
+                sum.link_share.map(|share| percent(100.0 * share)).unwrap_or_default()
+            }),
+            ("waited:", &|sum| duration(sum.waited_ns as f64)),
+        ],
+    )
 }
 
 /// The calls that waited longest for their last rank.
 pub(super) fn waits(ranks: &Ranks) -> TextTable {
-    let mut table = TextTable::new("collective | call: | last rank: | late by: | cause | region");
-    for wait in ranks.waits.iter().take(MAX_WAITS) {
-        table.add_row([
-            wait.operation.replace('_', "-"),
-            wait.number.to_string(),
-            wait.last.to_string(),
-            duration(wait.late_ns as f64),
-            wait.cause.to_string(),
-            wait.region.as_deref().map(|r| short_region(r).into_owned()).unwrap_or_default(),
-        ]);
-    }
-    table
+    TextTable::of(
+        ranks.waits.iter().take(MAX_WAITS),
+        &[
+            ("collective", &|wait| wait.operation.replace('_', "-")),
+            ("call:", &|wait| wait.number.to_string()),
+            ("last rank:", &|wait| wait.last.to_string()),
+            ("late by:", &|wait| duration(wait.late_ns as f64)),
+            ("cause", &|wait| wait.cause.to_string()),
+            ("region", &|wait| {
+                short_region(wait.region.as_deref().unwrap_or_default()).into_owned()
+            }),
+        ],
+    )
 }
 
 /// The step that took some rank longest, in words. `None` without steps.

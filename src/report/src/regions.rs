@@ -9,12 +9,12 @@
 //!     sections.txt                   the tool's own section tables
 //! ```
 
-mod csv;
 mod document;
 mod markdown;
 mod name;
 mod sections;
 
+use crate::csv;
 use document::LaunchIndex;
 use rgpu_model::{Profile, RegionsDocument};
 
@@ -43,7 +43,7 @@ pub fn files(profile: &Profile) -> Vec<RegionFile> {
         files.extend([
             inside("region.json", json(&alone)),
             inside("region.md", markdown::region(&document, entry)),
-            inside("kernels.csv", csv::kernels(entry, &launches)),
+            inside("kernels.csv", csv::of_region(&entry.region, &launches)),
             inside("sections.txt", sections::text(entry, &launches)),
         ]);
     }

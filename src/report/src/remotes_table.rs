@@ -3,105 +3,77 @@
 //!
 //! It is not in [`super::REPORTS`], since those render a single profile.
 
+use super::blocks::{Block, Blocks, TableBlock, to_markdown, to_text};
 use super::quantity::{duration, usd};
-use super::text::wrap;
 use super::{Style, TextTable};
 use rgpu_model::RungId;
 use rgpu_model::fan_out::{FanOut, FanOutRow};
 
 /// Renders a fan-out for a terminal; the text ends with a newline.
 pub fn table(fan_out: &FanOut, style: &Style) -> String {
-    let FanOut { kernel, mode, remotes, summary, .. } = fan_out;
-    let mut out = format!("{}  {mode} on {} remotes\n", style.paint("1", kernel), remotes.len());
-    for line in wrap(summary, style.width.saturating_sub(2)) {
-        out += &format!("  {line}\n");
-    }
-    let rows = rows(fan_out).without_empty_columns();
-    if !rows.is_empty() {
-        out += &format!(
-            "\n{}",
-            rows.with_room(style.width.saturating_sub(2), 12, &["occ %", "results"])
-                .plain(style.width, 2)
-        );
-    }
-    let cases = cases(fan_out);
-    if !cases.is_empty() {
-        out += &format!("\n{}", cases.plain(style.width, 2));
-    }
-    let failed: Vec<_> = remotes.iter().filter(|row| row.failure.is_some()).collect();
-    if !failed.is_empty() {
-        out.push('\n');
-    }
-    for row in failed {
-        let text = failure(row);
-        for (at, line) in wrap(&text, style.width.saturating_sub(4)).into_iter().enumerate() {
-            out += &format!("{}{line}\n", if at == 0 { "  " } else { "    " });
-        }
-    }
-    out.push('\n');
-    for row in remotes {
-        if let Some(run) = &row.run {
-            out += &format!("  {:<11} {run}\n", row.remote);
-        }
-    }
-    out
+    to_text(&report(fan_out).0, style)
 }
 
 /// Renders a fan-out as Markdown, for `fan-out.md`.
 pub fn markdown(fan_out: &FanOut) -> String {
-    let FanOut { kernel, mode, remotes, summary, .. } = fan_out;
-    let (plain, sentence) = (super::markdown::plain, super::markdown::sentence);
-    let mut out = format!("# {}: {mode} on {} remotes\n\n", plain(kernel), remotes.len());
-    out += &format!("{}.\n\n", sentence(summary));
-    out += &rows(fan_out).without_empty_columns().markdown();
-    let cases = cases(fan_out);
-    if !cases.is_empty() {
-        out += &format!("\n{}", cases.markdown());
-    }
-    for row in remotes {
-        let run = row.run.as_deref().map_or(String::new(), |run| format!("run `{run}`"));
-        let why = row
-            .failure
-            .as_deref()
-            .map_or(String::new(), |what| format!("{} (exit {})", sentence(what), row.exit));
-        let gap = if run.is_empty() || why.is_empty() { "" } else { ": " };
-        out += &format!("\n- {}: {run}{gap}{why}", plain(&row.remote));
-    }
-    out.push('\n');
-    out
+    to_markdown(&report(fan_out).0)
 }
 
-fn failure(row: &FanOutRow) -> String {
-    let what = row.failure.as_deref().unwrap_or_default();
-    format!("{}: {what} (exit {})", row.remote, row.exit)
+fn report(fan_out: &FanOut) -> Blocks {
+    let FanOut { kernel, mode, remotes, summary, .. } = fan_out;
+    let mut out = Blocks::default();
+    out.add(Block::Title(kernel.clone(), format!("{mode} on {} remotes", remotes.len())));
+    out.add(Block::Note(2, summary.clone()));
+    let spare = Some((12, &["occ %", "results"][..]));
+    for (table, spare) in [(rows(fan_out), spare), (cases(fan_out), None)] {
+        if !table.is_empty() {
+            out.add(Block::Group(""));
+            out.full_table(TableBlock { table, indent: 2, spare, ..TableBlock::default() });
+        }
+    }
+    if remotes.iter().any(|row| row.failure.is_some()) {
+        out.add(Block::Group(""));
+    }
+    for row in remotes {
+        let failure = row.failure.iter();
+        failure.for_each(|what| {
+            out.add(Block::Note(2, format!("{}: {what} (exit {})", row.remote, row.exit)));
+        });
+    }
+    out.add(Block::Group(""));
+    for row in remotes {
+        row.run.iter().for_each(|run| out.field(&row.remote, run));
+    }
+    out
 }
 
 /// One row per remote. The rung is the tool and options that produced the result.
 fn rows(fan_out: &FanOut) -> TextTable {
-    let mut table = TextTable::new(
-        "remote | GPU | time: | ×: | SM %: | mem %: | occ %: | results | cost: | rung | bound by",
-    );
     let percent = |x: Option<f64>| x.map(|x| format!("{x:.1}")).unwrap_or_default();
-    for row in &fan_out.remotes {
-        // Without a rung the column shows the state.
-        let rung = row.rung.as_ref().map_or_else(|| row.state.to_string(), RungId::to_string);
+    let times = |row: &FanOutRow| {
         let is_base = fan_out.base.as_ref() == Some(&row.remote);
         let times = row.against_base.as_ref().map(|t| format!("{:.3}", t.speedup));
-        table.add_row([
-            row.remote.clone(),
-            row.device.clone().unwrap_or_default(),
-            row.median_ns.map(duration).unwrap_or_default(),
-            times.or_else(|| is_base.then(|| "1".to_owned())).unwrap_or_default(),
-            percent(row.sm_percent),
-            percent(row.memory_percent),
-            percent(row.occupancy_percent),
-            row.correctness.as_deref().unwrap_or_default().to_owned(),
-            row.cost_usd.map(usd).unwrap_or_default(),
-            rung,
-            row.bound_by.as_ref().map(|b| b.replace('_', " ")).unwrap_or_default(),
-        ]);
-    }
-    table
+        times.or_else(|| is_base.then(|| "1".to_owned())).unwrap_or_default()
+    };
+    TextTable::of(
+        &fan_out.remotes,
+        &[
+            ("remote", &|row| row.remote.clone()),
+            ("GPU", &|row| row.device.clone().unwrap_or_default()),
+            ("time:", &|row| row.median_ns.map(duration).unwrap_or_default()),
+            ("×:", &|row| times(row)),
+            ("SM %:", &|row| percent(row.sm_percent)),
+            ("mem %:", &|row| percent(row.memory_percent)),
+            ("occ %:", &|row| percent(row.occupancy_percent)),
+            ("results", &|row| row.correctness.as_deref().unwrap_or_default().to_owned()),
+            ("cost:", &|row| row.cost_usd.map(usd).unwrap_or_default()),
+            // Without a rung the column shows the state.
+            ("rung", &|row| {
+                row.rung.as_ref().map_or_else(|| row.state.to_string(), RungId::to_string)
+            }),
+            ("bound by", &|row| row.bound_by.as_deref().unwrap_or_default().replace('_', " ")),
+        ],
+    )
 }
 
 /// Times by case and remote; empty unless there are several cases.

@@ -6,6 +6,7 @@ use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
 };
 
+use super::blocks::plain;
 use rgpu_model::error::is_line_break;
 
 /// The alignment of a column: texts at the left, numbers at the right, so that their digits line up.
@@ -31,6 +32,20 @@ impl TextTable {
             None => (name.to_owned(), Align::Left),
         };
         Self { head: head.split(" | ").map(column).collect(), rows: Vec::new() }
+    }
+
+    /// A table with a row for each of `items`: of each column the head, as for [`Self::new`], and what
+    /// its cell says of an item.
+    pub fn of<T>(
+        items: impl IntoIterator<Item = T>,
+        columns: &[(&str, &dyn Fn(&T) -> String)],
+    ) -> Self {
+        let head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        let mut table = Self::new(&head.join(" | "));
+        for item in items {
+            table.add_row(columns.iter().map(|(_, cell)| cell(&item)));
+        }
+        table
     }
 
     /// Adds a column of numbers whose name is foreign.
@@ -209,6 +224,15 @@ impl TextTable {
     fn column_width(&self, at: usize) -> usize {
         let cells = self.rows.iter().map(|row| row[at].chars().count());
         cells.chain([self.head[at].0.chars().count()]).max().unwrap_or(0)
+    }
+
+    /// The table with its foreign texts escaped for Markdown.
+    pub(crate) fn escaped(mut self) -> Self {
+        let cells = self.rows.iter_mut().flatten();
+        cells
+            .chain(self.head.iter_mut().map(|(name, _)| name))
+            .for_each(|text| *text = plain(text));
+        self
     }
 
     /// Renders a Markdown table. Ends with a newline.

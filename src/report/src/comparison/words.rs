@@ -110,21 +110,20 @@ pub(super) fn effect(m: &MetricChange) -> String {
 /// The times of each rank on both sides, as `a → b`; [`rgpu_model::ranks::RankTime`] says what
 /// each column means.
 pub(super) fn rank_changes(c: &Comparison) -> TextTable {
-    let mut table = TextTable::new("rank | span: | compute: | exposed: | idle: | waited: | late:");
-    for rank in &c.ranks {
-        let pair = |[a, b]: [u64; 2]| match (a, b) {
-            (0, 0) => String::new(),
-            _ => format!("{} → {}", duration(a as f64), duration(b as f64)),
-        };
-        table.add_row([
-            format!("rank {}", rank.rank),
-            pair(rank.span_ns),
-            pair(rank.compute_ns),
-            pair(rank.exposed_ns),
-            pair(rank.idle_ns),
-            pair(rank.waited_ns),
-            pair(rank.late_ns),
-        ]);
-    }
-    table
+    let pair = |[a, b]: [u64; 2]| match (a, b) {
+        (0, 0) => String::new(),
+        _ => format!("{} → {}", duration(a as f64), duration(b as f64)),
+    };
+    TextTable::of(
+        &c.ranks,
+        &[
+            ("rank", &|rank| format!("rank {}", rank.rank)),
+            ("span:", &|rank| pair(rank.span_ns)),
+            ("compute:", &|rank| pair(rank.compute_ns)),
+            ("exposed:", &|rank| pair(rank.exposed_ns)),
+            ("idle:", &|rank| pair(rank.idle_ns)),
+            ("waited:", &|rank| pair(rank.waited_ns)),
+            ("late:", &|rank| pair(rank.late_ns)),
+        ],
+    )
 }

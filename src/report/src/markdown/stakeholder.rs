@@ -1,89 +1,64 @@
 //! `stakeholder_summary.md`: a summary for readers who decide but do not profile. It says what was
 //! measured, the results, and what to do; each sentence of the narrative has its number.
 
-use super::{KernelLabels, TextTable, kernels, operators, plain, section};
+use super::{NO_OPERATORS, add_peak};
+use crate::blocks::{Block, Blocks};
 use crate::bound::share_text;
 use crate::finding;
 use crate::headline::{headline, longest};
+use crate::kernel_name::KernelLabels;
 use crate::quantity::{duration, measured, per_second, percent, threshold};
 use crate::region_rows;
-use crate::terminal::stages as model_stages;
-use crate::text::capital;
-use crate::{ReportInput, busy, kernel_sums};
+use crate::sections::View;
+use crate::sections::findings::steps;
+use crate::sections::stages::{self, operators};
+use crate::sections::timeline::{NO_REGIONS, kernels, no_kernels, nothing_ran_on_a_gpu, regions};
+use crate::{ReportInput, TextTable, busy, kernel_sums};
 use rgpu_model::profile::TimingClock;
+use rgpu_model::speed_of_light::Utilization;
 use rgpu_model::{Launch, Profile, Stage};
 
 /// The maximum number of rows of the top tables and recommendations.
 const MAX_TOP_ROWS: usize = 10;
 
-pub(super) fn report(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> String {
-    let profile = subject.profile;
-    let mut out = format!("# {}: summary\n\n", plain(&profile.kernel.name));
-    executive(&mut out, subject, names);
-    heading(&mut out, "Environment");
-    section(&mut out, environment(profile), "The host of this run is unknown.");
-    heading(&mut out, "Aggregates");
-    section(&mut out, aggregates(subject), "Nothing was timed on the GPU.");
-    heading(&mut out, "Per-Region Timings");
-    section(
-        &mut out,
-        regions(profile),
-        "No NVTX range was recorded, so there are no times by region.",
-    );
-    region_rows::gpu_note(profile).iter().for_each(|note| out += &format!("{note}.\n\n"));
-    heading(&mut out, "Per-Stage Timings");
-    section(
-        &mut out,
-        stages(profile),
-        "No step of a run was recorded: this is of a report file alone.",
-    );
-    heading(&mut out, "MFU");
+pub(super) fn report(subject: &ReportInput<'_>, view: &View<'_>) -> Blocks {
+    let profile = view.profile;
+    let mut out = Blocks::default();
+    out.add(Block::Title(format!("{}: summary", profile.kernel.name), String::new()));
+    out.heading("Executive Summary");
+    let head = headline(subject, &view.names);
+    out.note(format!("{}. {}", head.title, head.text));
+    let first = profile.findings.first().map(|first| format!("First thing to do: {}", first.hint));
+    out.note(first.unwrap_or_else(|| "No findings.".to_owned()));
+    environment(&mut out, profile);
+    aggregates(&mut out, profile);
+    out.table_or("Per-Region Timings", regions(profile, usize::MAX), NO_REGIONS);
+    region_rows::gpu_note(profile).into_iter().for_each(|note| out.note(note));
+    let mut steps = steps(profile);
+    if profile.run.seconds > 0.0 {
+        let seconds = format!("{:.2}", profile.run.seconds);
+        let rung = profile.rung.to_string();
+        steps.add_row(["the whole run".to_owned(), rung, String::new(), seconds]);
+    }
+    let absent = "No step of a run was recorded: this is of a report file alone.";
+    out.table_or("Per-Stage Timings", steps, absent);
     mfu(&mut out, profile);
-    heading(&mut out, "Top Operators");
-    section(&mut out, operators::table(profile, names, MAX_TOP_ROWS), operators::NO_OPERATORS_NOTE);
-    heading(&mut out, "Top Kernels");
-    section(
-        &mut out,
-        kernels::table(profile, names, MAX_TOP_ROWS),
-        kernels::no_kernels_note(profile),
-    );
-    heading(&mut out, "Recommendations");
-    recommendations(&mut out, profile, names);
-    heading(&mut out, "Narrative");
-    narrative(&mut out, subject, names);
+    let operators = operators(view, profile.operators.iter().take(MAX_TOP_ROWS));
+    out.table_or("Top Operators", operators, NO_OPERATORS);
+    out.table_or("Top Kernels", kernels(view, MAX_TOP_ROWS), no_kernels(profile));
+    recommendations(&mut out, view);
+    out.heading("Narrative");
+    out.note(narrative(view).join(" "));
     out
 }
 
-fn heading(out: &mut String, text: &str) {
-    out.push_str(&format!("## {text}\n\n"));
-}
-
-fn executive(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'_>) {
-    heading(out, "Executive Summary");
-    let (head, profile) = (headline(subject, names), subject.profile);
-    out.push_str(&format!(
-        "**{}.** {}\n\n",
-        plain(&head.title),
-        sentence(&head.text, names, profile)
-    ));
-    match profile.findings.first() {
-        Some(first) => {
-            out.push_str(&format!(
-                "First thing to do: {}\n\n",
-                sentence(&first.hint, names, profile)
-            ));
-        }
-        None => out.push_str("No findings.\n\n"),
-    }
-}
-
-fn environment(profile: &Profile) -> TextTable {
-    let mut table = TextTable::new("what | value");
+fn environment(out: &mut Blocks, profile: &Profile) {
+    out.heading("Environment");
     let gpu = profile
         .host
         .as_ref()
         .and_then(|h| h.gpus.iter().find(|g| Some(&g.uuid) == profile.gpu.as_ref()));
-    let was_built = !profile.code.is_empty() || !kernels::nothing_ran_on_a_gpu(profile);
+    let was_built = !profile.code.is_empty() || !nothing_ran_on_a_gpu(profile);
     let facts = [
         ("GPU", profile.device.clone().or_else(|| gpu.map(|g| g.name.clone()))),
         ("Where", Some(profile.run.remote.clone())),
@@ -95,17 +70,13 @@ fn environment(profile: &Profile) -> TextTable {
         ("rgpu", Some(profile.run.rgpu.clone())),
     ];
     for (what, value) in facts {
-        if let Some(value) = value.filter(|v| !v.is_empty()) {
-            table.add_row([what.to_owned(), plain(&value)]);
-        }
+        value.filter(|v| !v.is_empty()).into_iter().for_each(|value| out.field(what, value));
     }
-    table
 }
 
-fn aggregates(subject: &ReportInput<'_>) -> TextTable {
-    let profile = subject.profile;
-    let mut table = TextTable::new("what | value:");
-    let mut row = |what: &str, value: String| table.add_row([what.to_owned(), value]);
+fn aggregates(out: &mut Blocks, profile: &Profile) {
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let mut row = |what: &str, value: String| rows.push((what.to_owned(), value));
     if let Some(t) = &profile.timing {
         row("median time without a tool", duration(t.median_ns));
         row("samples", t.samples.to_string());
@@ -123,8 +94,7 @@ fn aggregates(subject: &ReportInput<'_>) -> TextTable {
         row(&busy::sum_title("time in kernels", profile), duration(total as f64));
     }
     for c in &profile.copies {
-        let ns = duration(c.total_ns as f64);
-        row(&format!("{} ×{}", plain(&c.kind), c.count), ns);
+        row(&format!("{} ×{}", c.kind, c.count), duration(c.total_ns as f64));
     }
     if let Some(busy) = busy::busy(profile) {
         row("time from first to last kernel", busy.span());
@@ -133,108 +103,73 @@ fn aggregates(subject: &ReportInput<'_>) -> TextTable {
         start_up.into_iter().for_each(|ns| row("start-up in it", ns));
         row(&format!("share of {part} with the GPU busy"), busy.percent());
     }
-    table
+    if rows.is_empty() {
+        out.add(Block::Chapter("Aggregates".to_owned(), "Nothing was timed on the GPU."));
+        return;
+    }
+    out.heading("Aggregates");
+    rows.into_iter().for_each(|(what, value)| out.field(what, value));
 }
 
-fn regions(profile: &Profile) -> TextTable {
-    let mut table = TextTable::new("region | count: | host: | GPU: | launches:");
-    let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
-    for row in region_rows::rows(profile, usize::MAX) {
-        table.add_row([
-            plain(&row.label),
-            row.instances.map(|n| n.to_string()).unwrap_or_default(),
-            time(row.host_ns),
-            row.gpu_text(),
-            row.launches.to_string(),
-        ]);
-    }
-    table
-}
-
-/// The steps of the run from the ladder.
-fn stages(profile: &Profile) -> TextTable {
-    let mut table = TextTable::new("stage | rung | succeeded | seconds:");
-    for r in &profile.ladder {
-        let succeeded = if r.ok { "yes".to_owned() } else { format!("no: {}", r.code) };
-        table.add_row([r.step.clone(), r.rung.clone(), succeeded, format!("{:.2}", r.seconds)]);
-    }
-    if profile.run.seconds > 0.0 {
-        let seconds = format!("{:.2}", profile.run.seconds);
-        table.add_row([
-            "the whole run".to_owned(),
-            profile.rung.to_string(),
-            String::new(),
-            seconds,
-        ]);
-    }
-    table
-}
-
-/// The rates and the MFU of cases with declared work, and of a model's stages.
-fn mfu(out: &mut String, profile: &Profile) {
+/// Adds the rates and the MFU of cases with declared work, and of a model's stages.
+fn mfu(out: &mut Blocks, profile: &Profile) {
     let is_rated = |stage: &Stage| stage.flops_per_s.is_some() || stage.utilization.is_some();
+    let utilisation = utilisation(profile);
     if !profile.stages.iter().any(is_rated) {
-        let why = if kernels::nothing_ran_on_a_gpu(profile) {
+        let absent = if nothing_ran_on_a_gpu(profile) {
             "Nothing was measured on a GPU, so no share of its peak is known."
         } else {
-            "No `[work]` is declared, so neither the useful operations nor the share of the peak are known."
+            "No `[work]` is declared, so neither the useful operations nor the share of the peak \
+             are known."
         };
-        return section(out, utilisation(profile), why);
+        return out.table_or("MFU", utilisation, absent);
     }
-    if !profile.speed_of_light.is_empty() {
-        section(out, utilisation(profile), "");
-    }
-    section(out, model_stages::table(profile, plain), "");
-    if let Some(peak) = profile.stages.iter().find_map(|stage| stage.utilization.as_ref()) {
-        let (label, rate) = (plain(&peak.label), per_second(peak.peak, "FLOP"));
-        out.push_str(&format!(
-            "{} is the share of {rate}: {label} ({}).\n\n",
-            model_stages::mfu_name(profile),
-            plain(&peak.source)
-        ));
-    }
-    if let Some(note) = model_stages::mfu_note(profile) {
-        out.push_str(&format!("Note: {note}.\n\n"));
-    }
+    out.heading("MFU");
+    out.table("", utilisation);
+    out.table("", stages::table(profile));
+    add_peak(out, profile);
 }
 
 fn utilisation(profile: &Profile) -> TextTable {
-    let mut table = TextTable::new("case | reached: | peak: | share: | which peak | source");
-    for sol in &profile.speed_of_light {
-        for (name, part) in [("MFU", &sol.flops), ("DRAM", &sol.bytes)] {
-            let Some(u) = part else { continue };
-            let unit = u.unit.trim_end_matches("/s").replace("byte", "B");
-            table.add_row([
-                plain(&format!("{} ({name})", sol.case)),
-                per_second(u.achieved, &unit),
-                per_second(u.peak, &unit),
-                percent(u.percent),
-                plain(&u.label),
-                plain(&u.source),
-            ]);
-        }
-    }
-    table
+    let parts = profile.speed_of_light.iter().flat_map(|sol| {
+        let parts = [("MFU", &sol.flops), ("DRAM", &sol.bytes)];
+        parts.into_iter().filter_map(move |(name, part)| Some((sol, name, part.as_ref()?)))
+    });
+    let rate = |x: f64, u: &Utilization| {
+        per_second(x, &u.unit.trim_end_matches("/s").replace("byte", "B"))
+    };
+    TextTable::of(
+        parts,
+        &[
+            ("case", &|(sol, name, _)| format!("{} ({name})", sol.case)),
+            ("reached:", &|(.., u)| rate(u.achieved, u)),
+            ("peak:", &|(.., u)| rate(u.peak, u)),
+            ("share:", &|(.., u)| percent(u.percent)),
+            ("which peak", &|(.., u)| u.label.clone()),
+            ("source", &|(.., u)| u.source.to_string()),
+        ],
+    )
 }
 
-fn recommendations(out: &mut String, profile: &Profile, names: &KernelLabels<'_>) {
+fn recommendations(out: &mut Blocks, view: &View<'_>) {
+    let profile = view.profile;
     if profile.findings.is_empty() {
-        out.push_str("No findings.\n\n");
+        out.add(Block::Chapter("Recommendations".to_owned(), "No findings."));
         return;
     }
+    out.heading("Recommendations");
     for (at, f) in profile.findings.iter().enumerate().take(MAX_TOP_ROWS) {
-        let kernel = finding::kernel(f, names).map(|kernel| format!("`{}`: ", code(&kernel)));
-        let (kernel, hint) = (kernel.unwrap_or_default(), sentence(&f.hint, names, profile));
-        let why = f.text.trim().replace('<', "&lt;");
-        let worth = finding::worth(f, profile).map(|worth| format!(" Worth {}.", plain(&worth)));
-        let worth = worth.unwrap_or_default();
-        out.push_str(&format!("{}. {kernel}{hint} Because {why}.{worth}\n", at + 1));
+        let kernel = finding::kernel(f, &view.names).map(|kernel| format!("`{}`: ", code(&kernel)));
+        let worth = finding::worth(f, profile).map(|worth| format!(". Worth {worth}"));
+        let (kernel, worth) = (kernel.unwrap_or_default(), worth.unwrap_or_default());
+        let hint = f.hint.trim_end_matches('.');
+        out.add(Block::Item(at + 1, format!("{kernel}{hint}. Because {}{worth}", f.text)));
     }
-    out.push('\n');
 }
 
-fn narrative(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'_>) {
-    let profile = subject.profile;
+/// What was measured, in sentences that name the key of each number.
+fn narrative(view: &View<'_>) -> Vec<String> {
+    let (profile, names) = (view.profile, &view.names);
     let mut sentences = Vec::new();
     if let Some(t) = &profile.timing {
         let (what, but) = match t.clock {
@@ -274,14 +209,13 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>, names: &KernelLabels<'
         sentences.push(format!(
             "It runs at {} of what its device allows (`speed_of_light.percent`, {} side).",
             percent(sol.percent),
-            plain(&sol.bound)
+            sol.bound
         ));
     }
     if sentences.is_empty() {
         sentences.push("Nothing was measured.".to_owned());
     }
-    out.push_str(&sentences.join(" "));
-    out.push('\n');
+    sentences
 }
 
 /// One sentence for each verdict on a launch, with the first number of its evidence.
@@ -293,35 +227,18 @@ fn bound(
     let name = names.name(&launch.kernel);
     let sentences = class.verdicts.iter().filter_map(|v| {
         let e = v.evidence.first()?;
-        let threshold = threshold(e)
-            .map(|threshold| format!(", threshold {threshold} from {}", plain(&e.source)));
+        let threshold =
+            threshold(e).map(|threshold| format!(", threshold {threshold} from {}", e.source));
         Some(format!(
             "The verdict on `{}` is {} (`{}` = {}{}).",
             code(&name),
             v.verdict.replace('_', " "),
             code(&e.metric),
-            plain(&measured(e.value, &e.unit)),
+            measured(e.value, &e.unit),
             threshold.unwrap_or_default()
         ))
     });
     sentences.collect()
-}
-
-/// One of our own texts as a sentence, with a capital and a full stop. Its backticks stay markup. A
-/// name at its start, such as `cuDNN` or that of a kernel, stays as it is.
-fn sentence(text: &str, names: &KernelLabels<'_>, profile: &Profile) -> String {
-    let text = text.trim();
-    let starts_with = |kernel: &str| {
-        let rest = text.strip_prefix(names.name(kernel).as_str());
-        rest.is_some_and(|rest| rest.starts_with([' ', ':']))
-    };
-    let is_name = text.split(' ').next().is_some_and(|word| {
-        word.contains(|c: char| c.is_uppercase() || c.is_ascii_digit() || c == '_')
-    });
-    let is_name = is_name || profile.kernels.iter().any(|sum| starts_with(&sum.kernel));
-    let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };
-    let text = if is_name { text.to_owned() } else { capital(text) };
-    format!("{}{stop}", text.replace('<', "&lt;"))
 }
 
 /// Foreign text for use between backticks.

@@ -1,11 +1,10 @@
 //! `sections.txt`: the tool's section tables for every launch in a region, like its details page
 //! but in base units.
 
-use super::csv::value;
 use crate::text::one_line;
-use rgpu_model::Launch;
 use rgpu_model::launch::{RawRow, RawSection};
 use rgpu_model::regions::RegionEntry;
+use rgpu_model::{Launch, Value};
 
 pub(super) fn text(entry: &RegionEntry, launches: &[&Launch]) -> String {
     let mut out = format!("region {}\n", one_line(&entry.name));
@@ -43,6 +42,14 @@ fn section_text(launch: &Launch, section: &RawSection) -> String {
         out += &format!("    {}: {}\n", rule.kind, one_line(&rule.text));
     }
     out
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Int(n) => n.to_string(),
+        Value::Float(x) => x.to_string(),
+        Value::Text(text) => text.clone(),
+    }
 }
 
 fn labelled(label: &str, value: &str, unit: &str) -> String {

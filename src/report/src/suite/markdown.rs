@@ -1,7 +1,7 @@
 //! `report.md` of a suite, which also fits a comment of a pull request.
 
-use super::table::{cases, clock_policy, counts, devices_text};
-use crate::markdown::{plain, sentence};
+use super::table::{cases, clock_policy, counts, devices_text, speedup_text};
+use crate::blocks::{Block, Blocks, Field, to_markdown};
 use crate::quantity::timestamp;
 use rgpu_model::suite::{MissingTool, RowState, SuiteRun, SuiteVerdict};
 
@@ -12,87 +12,79 @@ pub fn markdown(run: &SuiteRun) -> String {
         false if run.rows.iter().all(|row| row.state.has_ended_well()) => RowState::NoGpu.as_str(),
         false => "not clean",
     };
-    let mut out = format!("# {}: {clean}\n\n{}.", plain(&run.id), counts(run));
-    let slower = run
-        .times()
-        .filter_map(|(_, time)| time.against.as_ref())
-        .filter(|judged| judged.verdict == SuiteVerdict::Slower)
-        .count();
-    if slower > 0 {
-        out += &format!(" {slower} slower than expected.");
-    }
-    out += &format!("\n\nStarted {}", timestamp(&run.started));
+    let mut out = Blocks::default();
+    out.add(Block::Title(run.id.clone(), clean.to_owned()));
+    let judged = run.times().filter_map(|(_, time)| time.against.as_ref());
+    let slower = match judged.filter(|judged| judged.verdict == SuiteVerdict::Slower).count() {
+        0 => String::new(),
+        slower => format!(". {slower} slower than expected"),
+    };
+    out.note(format!("{}{slower}", counts(run)));
+    let mut text = format!("Started {}", timestamp(&run.started));
     if let Some(commit) = &run.commit {
         let dirty = if run.dirty { ", with changes" } else { "" };
-        out += &format!(" at `{}`{dirty}", commit.get(..12).unwrap_or(commit));
+        text += &format!(" at `{}`{dirty}", commit.get(..12).unwrap_or(commit));
     }
-    out += &format!(", {:.0} s, {}", run.seconds, clock_policy(run));
-    out += &devices_text(run).map(|devices| format!(", {devices}")).unwrap_or_default();
-    out += ".\n\n";
-    out += &cases(run, None).markdown();
-    let failed: Vec<_> = run.rows.iter().filter(|row| row.state == RowState::Failed).collect();
-    if !failed.is_empty() {
-        out += "\n## Failures\n";
-    }
-    for row in failed {
-        let failure = sentence(row.failure.as_deref().unwrap_or_default());
-        out += &format!("\n- {}: {failure}\n\n      {}\n", plain(&row.case), row.again);
-    }
-    let missing: Vec<_> =
-        run.rows.iter().flat_map(|row| row.missing.iter().map(move |m| (row, m))).collect();
-    if !missing.is_empty() {
-        out += "\n## Missing\n\n";
-    }
-    for (row, MissingTool { tool, text, .. }) in missing {
-        out += &format!("- {}: no {tool}, {}\n", plain(&row.case), sentence(text));
-    }
-    let pairs: Vec<_> = run.rows.iter().filter_map(|row| Some((row, row.pair.as_ref()?))).collect();
-    if !pairs.is_empty() {
-        out += "\n## Pairs\n\n";
-    }
-    for (row, pair) in pairs {
-        out += &format!("- {}: {}", plain(&row.case), sentence(&pair.summary));
+    text += &format!(", {:.0} s, {}", run.seconds, clock_policy(run));
+    devices_text(run).iter().for_each(|devices| text += &format!(", {devices}"));
+    out.note(text);
+    out.table("", cases(run, None));
+    let failed = run.rows.iter().filter(|row| row.state == RowState::Failed);
+    let failed = failed.map(|row| {
+        let failure = row.failure.as_deref().unwrap_or_default();
+        vec![format!("{}: {failure}", row.case), format!("again: `{}`", row.again)]
+    });
+    list(&mut out, "failures", failed);
+    let missing = run.rows.iter().flat_map(|row| row.missing.iter().map(move |m| (row, m)));
+    let missing = missing.map(|(row, MissingTool { tool, text, .. })| {
+        vec![format!("{}: no {tool}, {text}", row.case)]
+    });
+    list(&mut out, "missing", missing);
+    let pairs = run.rows.iter().filter_map(|row| Some((row, row.pair.as_ref()?)));
+    let pairs = pairs.map(|(row, pair)| {
+        let mut text = format!("{}: {}", row.case, pair.summary);
         if pair.too_close || !pair.grown.is_empty() {
-            out.push('.');
+            text.push('.');
         }
         if pair.too_close {
-            out += " Too close to call.";
+            text += " Too close to call.";
         }
         for grown in &pair.grown {
-            let speedup = grown.speedup.map(|x| format!("{x:.3}×")).unwrap_or_default();
-            out += &format!(" At {}: {speedup}, too close to call.", plain(&grown.sizes));
+            let speedup = speedup_text(grown.speedup);
+            text += &format!(" At {}: {speedup}, too close to call.", grown.sizes);
         }
-        out.push('\n');
-        for part in pair.parts.iter().filter(|part| !part.there) {
-            out += &format!("  - no {}: {}\n", part.part, sentence(&part.note));
-        }
-    }
-    let judged: Vec<_> = run
-        .times()
-        .filter_map(|(row, time)| Some((row, time, time.against.as_ref()?)))
-        .filter(|(_, _, judged)| !judged.why.is_empty())
-        .collect();
-    if !judged.is_empty() {
-        out += "\n## Notes on expectations\n\n";
-    }
-    for (row, time, judged) in judged {
+        let parts = pair.parts.iter().filter(|part| !part.there);
+        let parts = parts.map(|part| format!("no {}: {}", part.part, part.note));
+        std::iter::once(text).chain(parts).collect()
+    });
+    list(&mut out, "pairs", pairs);
+    let judged = run.times().filter_map(|(row, time)| Some((row, time, time.against.as_ref()?)));
+    let judged = judged.filter(|(_, _, judged)| !judged.why.is_empty());
+    let judged = judged.map(|(row, time, judged)| {
         let verdict = judged.verdict.as_str();
-        out += &format!(
-            "- {} {}: {verdict}, {}\n",
-            plain(&row.case),
-            plain(&time.key.side),
-            sentence(&judged.why)
-        );
+        vec![format!("{} {}: {verdict}, {}", row.case, time.key.side, judged.why)]
+    });
+    list(&mut out, "notes on expectations", judged);
+    let doubts = run.rows.iter().flat_map(|row| row.warnings.iter().map(move |w| (row, w)));
+    let doubts = doubts.map(|(row, warning)| vec![format!("{}: {}", row.case, warning.text)]);
+    list(&mut out, "host warnings", doubts);
+    to_markdown(&out.0)
+}
+
+/// Adds a list with a heading, if it has items: each a text, and texts below it.
+fn list(out: &mut Blocks, title: &str, items: impl Iterator<Item = Vec<String>>) {
+    for (at, item) in items.enumerate() {
+        if at == 0 {
+            out.heading(title);
+        }
+        for (at, text) in item.into_iter().enumerate() {
+            out.add(if at == 0 {
+                Block::Detail("", text)
+            } else {
+                Block::Field(Field { text, ..Field::default() })
+            });
+        }
     }
-    let doubts: Vec<_> =
-        run.rows.iter().flat_map(|row| row.warnings.iter().map(move |w| (row, w))).collect();
-    if !doubts.is_empty() {
-        out += "\n## Host warnings\n\n";
-    }
-    for (row, warning) in doubts {
-        out += &format!("- {}: {}\n", plain(&row.case), sentence(&warning.text));
-    }
-    out
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use super::table::{
     clock_policy, counts, devices_text, missing_text, speedup_text, time_text, without_gpu_text,
 };
 use crate::html::{escape, marked_up, unbroken};
+use crate::phrase::graph_text;
 use crate::quantity::{duration, timestamp};
-use crate::terminal::head::graph_text;
 use rgpu_model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use rgpu_model::suite_history::{History, Series};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::case_names::{SharedAxes, sizes_without_axes};
 use super::pair::{at_size, over_sizes};
+use crate::phrase::graph_text;
 use crate::quantity::duration;
-use crate::terminal::head::graph_text;
 use crate::text::wrap;
 use crate::{BAD, DOUBTFUL, Style, TextTable};
 use rgpu_model::number_form::by_number;
@@ -90,24 +90,10 @@ pub(super) fn cases(run: &SuiteRun, shared: Option<&SharedAxes<'_>>) -> TextTabl
             [shared.map_or_else(|| row.case.clone(), |axes| axes.shorten(&row.case)), remote]
         };
         if row.times.is_empty() {
-            let [case, remote] = head();
-            let blank = String::new;
-            let state = state_text(row);
-            table.add_row([
-                case,
-                remote,
-                blank(),
-                blank(),
-                blank(),
-                blank(),
-                blank(),
-                blank(),
-                blank(),
-                blank(),
-                blank(),
-                blank(),
-                state,
-            ]);
+            let mut cells = <[String; 13]>::default();
+            [cells[0], cells[1]] = head();
+            cells[12] = state_text(row);
+            table.add_row(cells);
         }
         for (at, time) in row.times.iter().enumerate() {
             let [case, remote] = if at == 0 { head() } else { Default::default() };
@@ -287,21 +273,19 @@ fn compared_times(
     comparison: &SuiteComparison,
     work: impl Fn(&ComparedRow) -> [String; 3],
 ) -> TextTable {
-    let mut table =
-        TextTable::new("case | sizes | side | before: | now: | speedup: | verdict | why");
-    for row in &comparison.rows {
-        let [case, sizes, side] = work(row);
-        table.add_row([
-            case,
-            sizes,
-            side,
-            row.a_ns.map(duration).unwrap_or_default(),
-            duration(row.b_ns),
-            speedup_text(row.judgement.speedup),
-            row.judgement.verdict.as_str().to_owned(),
-            row.judgement.why.clone(),
-        ]);
-    }
+    let table = TextTable::of(
+        comparison.rows.iter().map(|row| (row, work(row))),
+        &[
+            ("case", &|(_, [case, _, _])| case.clone()),
+            ("sizes", &|(_, [_, sizes, _])| sizes.clone()),
+            ("side", &|(_, [_, _, side])| side.clone()),
+            ("before:", &|(row, _)| row.a_ns.map(duration).unwrap_or_default()),
+            ("now:", &|(row, _)| duration(row.b_ns)),
+            ("speedup:", &|(row, _)| speedup_text(row.judgement.speedup)),
+            ("verdict", &|(row, _)| row.judgement.verdict.as_str().to_owned()),
+            ("why", &|(row, _)| row.judgement.why.clone()),
+        ],
+    );
     table.without_empty_columns()
 }
 

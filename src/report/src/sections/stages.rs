@@ -1,7 +1,9 @@
 //! Stages of a model with their rates, and its longest operators.
 
-use super::Page;
+use super::View;
 use crate::TextTable;
+use crate::blocks::{Blocks, TableBlock};
+use crate::phrase::short_place;
 use crate::quantity::{duration, per_second, percent};
 use crate::text::cut_middle;
 use rgpu_model::stage::StageClock;
@@ -10,10 +12,11 @@ use rgpu_model::{Operator, Profile, Stage};
 /// The maximum number of operators shown; operators.md has all.
 const MAX_OPERATORS: usize = 8;
 
-pub(super) fn add_stages(page: &mut Page<'_>, profile: &Profile) {
-    page.table("stages", table(profile, str::to_owned));
+pub(super) fn add_stages(out: &mut Blocks, view: &View<'_>) {
+    let profile = view.profile;
+    out.table("stages", table(profile));
     if let Some(note) = mfu_note(profile) {
-        page.line(&format!("    {note}"));
+        out.note(note);
     }
 }
 
@@ -36,49 +39,32 @@ pub(crate) fn mfu_note(profile: &Profile) -> Option<&'static str> {
         .then_some("clock gpu: rate and MFU leave out the time in which the GPU waits")
 }
 
-/// One row per stage; `text` escapes foreign names for the output format.
-pub(crate) fn table(profile: &Profile, text: impl Fn(&str) -> String) -> TextTable {
+/// One row per stage.
+pub(crate) fn table(profile: &Profile) -> TextTable {
     let several = profile.stages.iter().any(|stage| stage.case != profile.stages[0].case);
-    let mut table = TextTable::new(&format!(
-        "case | stage | count: | mean: | unprofiled: | clock | GPU span: | rate: | {}:",
-        mfu_name(profile)
-    ));
-    for stage in &profile.stages {
-        table.add_row([
-            if several { text(&stage.case) } else { String::new() },
-            text(&stage.region),
-            stage.instances.to_string(),
-            duration(stage.mean_ns),
-            stage.plain_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
-            stage.clock.to_string(),
-            stage.gpu_span_ns.map(duration).unwrap_or_default(),
-            stage.flops_per_s.map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
-            stage.utilization.as_ref().map(|u| percent(u.percent)).unwrap_or_default(),
-        ]);
-    }
-    table.without_empty_columns()
+    let rate = |s: &Stage| s.flops_per_s.map(|rate| per_second(rate, "FLOP")).unwrap_or_default();
+    TextTable::of(
+        &profile.stages,
+        &[
+            ("case", &|s| if several { s.case.clone() } else { String::new() }),
+            ("stage", &|s| s.region.clone()),
+            ("count:", &|s| s.instances.to_string()),
+            ("mean:", &|s| duration(s.mean_ns)),
+            ("unprofiled:", &|s| s.plain_ns.map(|ns| duration(ns as f64)).unwrap_or_default()),
+            ("clock", &|s| s.clock.to_string()),
+            ("GPU span:", &|s| s.gpu_span_ns.map(duration).unwrap_or_default()),
+            ("rate:", &|s| rate(s)),
+            (format!("{}:", mfu_name(profile)).as_str(), &|s| {
+                s.utilization.as_ref().map(|u| percent(u.percent)).unwrap_or_default()
+            }),
+        ],
+    )
 }
 
 /// Columns of a kernel's name in the table of operators.
 const MAX_KERNEL_COLUMNS: usize = 28;
-/// Columns of a place.
-const MAX_PLACE_COLUMNS: usize = 40;
 /// With less room for the places, each operator is shown with its numbers and place below it.
 const MIN_PLACE_COLUMNS: usize = 30;
-
-/// `net.py(9): forward` without the folders of its file. Code outside of functions has no line: torch
-/// gives its first.
-pub(crate) fn short_place(function: &str) -> String {
-    let (file, name) = function.split_once('(').unwrap_or((function, ""));
-    let file = file.rsplit('/').next().unwrap_or(file);
-    let text = match name.split_once("): ") {
-        Some((_, "<module>")) => file.to_owned(),
-        None if file.ends_with(": <module>") => file.replace(": <module>", ""),
-        _ if name.is_empty() => file.to_owned(),
-        _ => format!("{file}({name}"),
-    };
-    cut_middle(&text, MAX_PLACE_COLUMNS)
-}
 
 /// The operators with the most GPU time, and the one with the most time on the host if it is not
 /// among them.
@@ -89,42 +75,58 @@ fn longest(profile: &Profile) -> impl Iterator<Item = &Operator> {
     shown.iter().chain(on_host.filter(|operator| operator.host_self_ns > longest))
 }
 
-/// Writes the operators with the most self time.
-pub(super) fn add_operators(page: &mut Page<'_>, profile: &Profile) {
-    let mut table = TextTable::new(
-        "operator | calls: | own GPU: | rate: | own host: | longest kernel | called in",
-    );
-    for o in longest(profile) {
-        let kernel = o.kernels.first().map(|k| page.names.name(&k.kernel));
-        table.add_row([
-            page.names.name(&o.name),
-            o.calls.to_string(),
-            o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
-            o.flops_per_s().map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
-            duration(o.host_self_ns as f64),
-            kernel.map(|name| cut_middle(&name, MAX_KERNEL_COLUMNS)).unwrap_or_default(),
-            o.places.first().map(|place| short_place(&place.function)).unwrap_or_default(),
-        ]);
-    }
+/// Adds the operators with the most self time.
+pub(super) fn add_operators(out: &mut Blocks, view: &View<'_>) {
+    let title = "operators".to_owned();
     // The place says more than the kernel where both do not fit.
-    let (room, spare) = (page.style.width.saturating_sub(4), ["longest kernel", "calls"]);
-    let table = table.without_empty_columns().with_room(room, MIN_PLACE_COLUMNS, &spare);
-    page.table_with_words("operators", &table, "called in", MIN_PLACE_COLUMNS);
+    let spare = Some((MIN_PLACE_COLUMNS, &["longest kernel", "calls"][..]));
+    let sentences = Some(("called in", MIN_PLACE_COLUMNS));
+    let table = operators(view, longest(view.profile));
+    let block = TableBlock { title, table, indent: 4, spare, sentences, ..TableBlock::default() };
+    out.full_table(block);
+}
+
+/// A table of operators. A whole report has their full names, and the times with those of operators
+/// that they call.
+pub(crate) fn operators<'a>(
+    view: &View<'_>,
+    operators: impl Iterator<Item = &'a Operator>,
+) -> TextTable {
+    let time = |ns: u64| duration(ns as f64);
+    let with_callees = |ns: Option<u64>| ns.filter(|_| view.is_whole).map(time).unwrap_or_default();
+    let kernel = |o: &Operator| Some(view.names.name(&o.kernels.first()?.kernel));
+    TextTable::of(
+        operators,
+        &[
+            ("operator", &|o| {
+                if view.is_whole { o.name.clone() } else { view.names.name(&o.name) }
+            }),
+            ("calls:", &|o| o.calls.to_string()),
+            ("GPU:", &|o| with_callees(o.gpu_ns)),
+            ("own GPU:", &|o| o.gpu_self_ns.map(time).unwrap_or_default()),
+            ("rate:", &|o| {
+                o.flops_per_s().map(|rate| per_second(rate, "FLOP")).unwrap_or_default()
+            }),
+            ("host:", &|o| with_callees(Some(o.host_ns))),
+            ("own host:", &|o| time(o.host_self_ns)),
+            ("longest kernel", &|o| cut_middle(&kernel(o).unwrap_or_default(), MAX_KERNEL_COLUMNS)),
+            ("called in", &|o| {
+                let mut places = o.places.iter().map(|place| &*place.function);
+                if view.is_whole {
+                    return places.collect::<Vec<_>>().join("; ");
+                }
+                places.next().map(short_place).unwrap_or_default()
+            }),
+        ],
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Style;
+    use crate::blocks::to_text;
+    use crate::{KernelNames, Style};
     use rgpu_model::operator::CallSite;
-
-    #[test]
-    fn a_place_has_a_line_only_if_it_is_a_function() {
-        assert_eq!(short_place("/a/b/net.py(9): forward"), "net.py(9): forward");
-        assert_eq!(short_place("/a/train.py(13): <module>"), "train.py");
-        assert_eq!(short_place("/a/train.py: <module>"), "train.py");
-        assert_eq!(short_place("net.py"), "net.py");
-    }
 
     #[test]
     fn the_place_of_an_operator_with_a_long_name_stays_whole() {
@@ -144,11 +146,9 @@ mod tests {
         let operators = names.map(operator).to_vec();
         let profile = Profile { operators, ..Profile::default() };
         let shown = |width| {
-            let style = Style { width, ..Style::default() };
-            let names = style.names.labels(&profile);
-            let mut page = Page { out: String::new(), style: &style, names };
-            add_operators(&mut page, &profile);
-            page.out
+            let mut out = Blocks::default();
+            add_operators(&mut out, &View::new(&profile, KernelNames::Short, false));
+            to_text(&out.0, &Style { width, ..Style::default() })
         };
         for width in [60, 80, 100, 200] {
             let out = shown(width);
@@ -165,7 +165,7 @@ mod tests {
             let utilization = Some(Utilization { percent: 22.0, ..Utilization::default() });
             let stage = Stage { clock, utilization, ..Stage::default() };
             let profile = Profile { stages: vec![stage], ..Profile::default() };
-            let table = table(&profile, str::to_owned).plain(80, 0);
+            let table = table(&profile).plain(80, 0);
             (table.contains("MFU while busy"), mfu_note(&profile).is_some())
         });
         assert_eq!(heads, [(true, true), (false, false)]);

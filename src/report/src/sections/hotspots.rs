@@ -1,6 +1,7 @@
 //! Hot spots: the source lines with the most samples, or the instructions if there are no lines.
 
-use super::Page;
+use super::View;
+use crate::blocks::{Block, Blocks};
 use crate::quantity::percent;
 use rgpu_model::HotSpots;
 use rgpu_model::hotspots::{Counts, LaunchSpots};
@@ -11,7 +12,7 @@ const MAX_ROWS_PER_LAUNCH: usize = 5;
 const MAX_LAUNCHES: usize = 3;
 
 /// Writes the hottest lines of the launches with the most samples.
-pub(super) fn add_hotspots(page: &mut Page<'_>, spots: &HotSpots) {
+pub(super) fn add_hotspots(out: &mut Blocks, view: &View<'_>, spots: &HotSpots) {
     let mut launches: Vec<&LaunchSpots> =
         spots.launches.iter().filter(|l| l.samples.unwrap_or(0) > 0).collect();
     launches.sort_by_key(|l| std::cmp::Reverse(l.samples));
@@ -24,40 +25,37 @@ pub(super) fn add_hotspots(page: &mut Page<'_>, spots: &HotSpots) {
         }
         shown.push(&launch.kernel);
         let title = if several {
-            format!("hot spots of {}", page.names.name(&launch.kernel))
+            format!("hot spots of {}", view.names.name(&launch.kernel))
         } else {
             "hot spots".to_owned()
         };
-        page.line("");
-        let title = page.bold(&title);
-        page.line(&format!("  {title}"));
-        rows(page, launch);
+        out.heading(title);
+        rows(out, launch);
     }
 }
 
-/// Writes two lines per hot spot: location with stall reason, and the code.
-fn rows(page: &mut Page<'_>, launch: &LaunchSpots) {
+/// Adds the location of each hot spot with its stall reason, and its code.
+fn rows(out: &mut Blocks, launch: &LaunchSpots) {
     let total = launch.samples.unwrap_or(0).max(1) as f64;
-    let mut row = |counts: &Counts, location: String, code: &str| {
+    let row = |counts: &Counts, location: String, code: &Option<String>| {
         let share = percent(100.0 * counts.samples.unwrap_or(0) as f64 / total);
-        page.line(&format!("    {share:>6}  {location}  {}", waits(counts)));
-        let code = cut(code, page.style.width.saturating_sub(12));
-        if !code.is_empty() {
-            page.line(&format!("            {code}"));
-        }
+        let place = format!("{share:>6}  {location}  {}", waits(counts));
+        [place, code.clone().unwrap_or_default()]
     };
-    for spot in launch.lines.iter().take(MAX_ROWS_PER_LAUNCH) {
+    let lines = launch.lines.iter().take(MAX_ROWS_PER_LAUNCH).map(|spot| {
         let location = format!("{}:{}", file(&spot.at.file), spot.at.line);
-        row(&spot.counts, location, spot.text.as_deref().unwrap_or_default());
-    }
+        row(&spot.counts, location, &spot.text)
+    });
+    let mut rows: Vec<[String; 2]> = lines.collect();
     if launch.lines.is_empty() {
         let mut hottest: Vec<_> = launch.instructions.iter().collect();
         hottest.sort_by_key(|i| std::cmp::Reverse(i.counts.samples));
-        for spot in hottest.into_iter().take(MAX_ROWS_PER_LAUNCH) {
-            let location = format!("+0x{:04x}", spot.offset);
-            row(&spot.counts, location, spot.sass.as_deref().unwrap_or_default());
-        }
+        let hottest = hottest.into_iter().take(MAX_ROWS_PER_LAUNCH);
+        rows.extend(
+            hottest.map(|spot| row(&spot.counts, format!("+0x{:04x}", spot.offset), &spot.sass)),
+        );
     }
+    out.add(Block::Code(rows));
 }
 
 /// The stall reason with the most samples.
@@ -68,14 +66,4 @@ fn waits(counts: &Counts) -> String {
 
 fn file(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
-}
-
-/// The code on one line, cut to `room` columns.
-fn cut(code: &str, room: usize) -> String {
-    let code = code.split_whitespace().collect::<Vec<_>>().join(" ");
-    if code.chars().count() <= room {
-        code
-    } else {
-        format!("{}…", code.chars().take(room.saturating_sub(1)).collect::<String>())
-    }
 }

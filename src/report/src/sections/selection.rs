@@ -1,43 +1,45 @@
 //! The selection: which regions and kernels were profiled, if not all of them.
 
-use super::{MAX_ROWS, Page};
+use super::{MAX_ROWS, View};
 use crate::TextTable;
+use crate::blocks::{Block, Blocks};
 use crate::missing;
 use crate::quantity::duration;
 use rgpu_model::profile::Gap;
 use rgpu_model::selection::NcuTime;
 use rgpu_model::{Profile, Selection};
 
-/// Writes the selected regions and kernels, their share of the time, and what was left out.
-pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
+/// Adds the selected regions and kernels, their share of the time, and what was left out.
+pub(super) fn add_selection(out: &mut Blocks, view: &View<'_>) {
+    let profile = view.profile;
     let Some(selection) = &profile.selection else { return };
-    let mut table = TextTable::new("kernel | total: | share: | launches: | profiled:");
-    for kernel in selection.kernels.iter().take(MAX_ROWS) {
-        table.add_row([
-            page.names.name(&kernel.kernel),
-            duration(kernel.total_ns as f64),
-            format!("{:.1} %", kernel.percent),
-            kernel.launches.to_string(),
-            kernel.profiled.to_string(),
-        ]);
-    }
-    page.table("kernels that hold the time", table);
+    let table = TextTable::of(
+        selection.kernels.iter().take(view.rows(MAX_ROWS)),
+        &[
+            ("kernel", &|k| view.names.name(&k.kernel)),
+            ("total:", &|k| duration(k.total_ns as f64)),
+            ("share:", &|k| format!("{:.1} %", k.percent)),
+            ("launches:", &|k| k.launches.to_string()),
+            ("profiled:", &|k| k.profiled.to_string()),
+        ],
+    );
+    out.table("kernels that hold the time", table);
     if let Some(covered) = covered_text(profile, selection) {
-        page.field("covered", &covered);
+        out.field("covered", covered);
     }
     if let Some(time) = &selection.ncu_time {
-        page.field("took", &ncu_time_text(time, profile.stopped_pass().is_some()));
+        out.field("took", ncu_time_text(time, profile.stopped_pass().is_some()));
     }
     if selection.regions.is_empty() && selection.left_out.is_empty() {
         return;
     }
-    page.line("");
-    for choice in selection.regions.iter().take(MAX_ROWS) {
+    out.add(Block::Group("selection"));
+    for choice in selection.regions.iter().take(view.rows(MAX_ROWS)) {
         let matched = match choice.matched.as_slice() {
             [only] if *only == choice.asked => only.clone(),
             matched => format!("{}: {}", choice.asked, matched.join(", ")),
         };
-        page.field("selected", &matched);
+        out.field("selected", matched);
     }
     // A stop is a warning in the first lines.
     let stopped = profile.stopped_pass();
@@ -45,13 +47,13 @@ pub(super) fn add_selection(page: &mut Page<'_>, profile: &Profile) {
     // The table has these numbers.
     let (in_table, others): (Vec<_>, Vec<_>) = gaps.partition(|gap| is_budgeted(gap));
     if !in_table.is_empty() {
-        page.field("left out", "most launches of these kernels, to stay within the budget");
+        out.field("left out", "most launches of these kernels, to stay within the budget");
     }
     let (sets, others): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|gap| gap.code == "budget_sections");
-    let others = missing::texts(others.into_iter(), &page.names);
-    others.iter().take(MAX_ROWS).for_each(|left_out| page.field("left out", &left_out.text));
-    sets.iter().for_each(|set| page.field("measured", &set.text));
+    let others = missing::texts(others.into_iter(), &view.names);
+    others.into_iter().take(MAX_ROWS).for_each(|left_out| out.field("left out", left_out.text));
+    sets.iter().for_each(|set| out.field("measured", &set.text));
 }
 
 /// What the chosen kernels cover and how long that took, in sentences for other reports.
@@ -105,7 +107,8 @@ fn is_budgeted(gap: &Gap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Style;
+    use crate::blocks::to_text;
+    use crate::{KernelNames, Style};
     use rgpu_model::selection::{KernelChoice, Price, RegionChoice};
 
     #[test]
@@ -142,11 +145,9 @@ mod tests {
             ..Selection::default()
         };
         let mut profile = Profile { selection: Some(selection), ..Profile::default() };
-        let style = Style::default();
-        let names = style.names.labels(&profile);
-        let mut page = Page { out: String::new(), style: &style, names };
-        super::add_selection(&mut page, &profile);
-        insta::assert_snapshot!(page.out);
+        let mut out = Blocks::default();
+        add_selection(&mut out, &View::new(&profile, KernelNames::Short, false));
+        insta::assert_snapshot!(to_text(&out.0, &Style::default()));
         assert_eq!(
             sentences(&profile),
             [

@@ -1,54 +1,61 @@
 //! ncu's launches with stall reasons, roofline and bounds.
 
-use super::{MAX_ROWS, Page};
+use super::{MAX_ROWS, View};
 use crate::TextTable;
+use crate::blocks::{Block, Blocks, TableBlock};
 use crate::quantity::{digits, duration, measured, per_second, percent};
 use rgpu_model::launch::EXECUTED;
-use rgpu_model::metric::{self, MainMetric};
+use rgpu_model::metric::{MEMORY_THROUGHPUT, MainMetric, OCCUPANCY, SM_THROUGHPUT};
 use rgpu_model::profile::CodeLanguage;
-use rgpu_model::{Classification, Launch, Profile};
+use rgpu_model::{Classification, Launch};
 
-fn share(launch: &Launch, of: MainMetric) -> String {
-    launch.first_number(of.ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
-}
+/// The most launches that a whole report lists.
+const MAX_LAUNCHES: usize = 100;
 
-/// Writes ncu's launches, one row each.
-pub(super) fn add_launches(page: &mut Page<'_>, profile: &Profile) {
+/// Adds ncu's launches, one row each.
+pub(super) fn add_launches(out: &mut Blocks, view: &View<'_>) {
+    let profile = view.profile;
     if profile.launches.iter().all(|l| l.metrics.is_empty()) {
         return;
     }
-    let mut table = TextTable::new("kernel | grid: | duration: | SM %: | mem %: | occ %: | regs:");
-    let rows = || profile.launches.iter().take(MAX_ROWS);
+    let max = view.rows(MAX_ROWS).min(MAX_LAUNCHES);
+    let shown = &profile.launches[..profile.launches.len().min(max)];
     // The grid distinguishes launches of one kernel.
-    let differ = |a: &Launch| rows().any(|b| a.kernel == b.kernel && a.grid != b.grid);
-    let several_grids = rows().any(differ);
-    for launch in rows() {
-        table.add_row([
-            page.names.name(&launch.kernel),
-            if several_grids { grid_text(launch) } else { String::new() },
-            launch.duration_ns.map(duration).unwrap_or_default(),
-            share(launch, metric::SM_THROUGHPUT),
-            share(launch, metric::MEMORY_THROUGHPUT),
-            share(launch, metric::OCCUPANCY),
-            launch.registers.map(|r| r.to_string()).unwrap_or_default(),
-        ]);
-    }
-    let room = page.style.width.saturating_sub(4);
-    page.table("launches", table.without_empty_columns().with_room(room, 5, &["regs"]));
-    if profile.launches.len() > MAX_ROWS {
-        let more = profile.launches.len() - MAX_ROWS;
+    let differ = |a: &Launch| shown.iter().any(|b| a.kernel == b.kernel && a.grid != b.grid);
+    let several_grids = shown.iter().any(differ);
+    let share = |launch: &Launch, of: MainMetric| {
+        launch.first_number(of.ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
+    };
+    let main = |of: MainMetric| format!("{}:", of.head);
+    let table = TextTable::of(
+        shown,
+        &[
+            ("kernel", &|l| view.names.name(&l.kernel)),
+            ("grid:", &|l| if several_grids { grid_text(l) } else { String::new() }),
+            ("duration:", &|l| l.duration_ns.map(duration).unwrap_or_default()),
+            (main(SM_THROUGHPUT).as_str(), &|l| share(l, SM_THROUGHPUT)),
+            (main(MEMORY_THROUGHPUT).as_str(), &|l| share(l, MEMORY_THROUGHPUT)),
+            (main(OCCUPANCY).as_str(), &|l| share(l, OCCUPANCY)),
+            ("regs:", &|l| l.registers.map(|r| r.to_string()).unwrap_or_default()),
+        ],
+    );
+    let title = "launches".to_owned();
+    let spare = Some((5, &["regs"][..]));
+    out.full_table(TableBlock { title, table, indent: 4, spare, ..TableBlock::default() });
+    if profile.launches.len() > shown.len() {
+        let more = profile.launches.len() - shown.len();
         // An imported file has no run folder, so there is no profile.json.
-        page.line(&match profile.kernel.language {
-            CodeLanguage::Report => format!("    … and {more} more: `--format json` has them"),
-            _ => format!("    … and {more} more in profile.json"),
+        out.note(match profile.kernel.language {
+            CodeLanguage::Report => format!("… and {more} more: `--format json` has them"),
+            _ => format!("… and {more} more in profile.json"),
         });
     }
-    page.line("");
-    distinct_field(page, profile, "stalls", stalls_text);
-    distinct_field(page, profile, "roofline", roofline_text);
+    out.add(Block::Group(""));
+    distinct_field(out, view, shown, "stalls", stalls_text);
+    distinct_field(out, view, shown, "roofline", roofline_text);
     // With several kernels, the verdicts on the longest ones follow below.
     if profile.kernels.len() < 2 {
-        distinct_field(page, profile, "bound by", |launch| {
+        distinct_field(out, view, shown, "bound by", |launch| {
             launch.classification.as_ref().map(classification_text)
         });
     }
@@ -66,7 +73,7 @@ fn grid_text(launch: &Launch) -> String {
 }
 
 /// The rate reached, as a share of the roof at the launch's DRAM arithmetic intensity.
-pub(crate) fn roofline_text(launch: &Launch) -> Option<String> {
+fn roofline_text(launch: &Launch) -> Option<String> {
     let (compute, rate) = launch.compute_roof()?;
     let dram = launch.roofline.iter().filter(|r| r.label == "DRAM" && r.peak > 0.0);
     let moved = dram.filter_map(|r| Some((r, r.achieved.filter(|x| *x > 0.0)?)));
@@ -88,16 +95,16 @@ pub(crate) fn roofline_text(launch: &Launch) -> Option<String> {
 /// Writes a field that launches of one kernel mostly share: one text for each of its grids, and each
 /// text once, with the kernel's name if there are several texts.
 fn distinct_field(
-    page: &mut Page<'_>,
-    profile: &Profile,
+    out: &mut Blocks,
+    view: &View<'_>,
+    shown: &[Launch],
     label: &str,
     text: impl Fn(&Launch) -> Option<String>,
 ) {
     let mut texts: Vec<(String, &Launch, String)> = Vec::new();
-    let rows = || profile.launches.iter().take(MAX_ROWS);
-    for launch in rows() {
+    for launch in shown {
         let Some(text) = text(launch) else { continue };
-        let kernel = page.names.name(&launch.kernel);
+        let kernel = view.names.name(&launch.kernel);
         // Texts that differ only in their numbers are written once.
         let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let alike = |other: &str| words(other) == words(&text);
@@ -117,12 +124,12 @@ fn distinct_field(
             String::new()
         };
         let text = if several { format!("{kernel}{grid}: {text}") } else { text.clone() };
-        page.field(label, &text);
+        out.field(label, text);
     }
 }
 
 /// The top three stall reasons, in percent of the cycles between two instructions.
-pub(crate) fn stalls_text(launch: &Launch) -> Option<String> {
+fn stalls_text(launch: &Launch) -> Option<String> {
     let top: Vec<String> = launch
         .stalls
         .iter()
@@ -136,7 +143,7 @@ pub(crate) fn stalls_text(launch: &Launch) -> Option<String> {
     (!top.is_empty()).then(|| top.join(", "))
 }
 
-pub(super) fn classification_text(class: &Classification) -> String {
+fn classification_text(class: &Classification) -> String {
     let mut text = class.primary.replace('_', " ");
     let primary = class.verdicts.iter().find(|v| v.verdict == class.primary);
     if let Some(e) = primary.and_then(|v| v.evidence.first()) {

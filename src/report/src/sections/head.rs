@@ -1,35 +1,35 @@
-//! The first lines of the terminal report: what ran where, how fast, and whether the results are
-//! right. The profile comes in; lines and a table of the cases are added to the [`Page`].
+//! The first lines: what ran where, how fast, and whether the results are right; and the cases.
 
-use super::Page;
+use super::View;
 use crate::TextTable;
+use crate::blocks::{Block, Blocks};
 use crate::bound::share_text;
-use crate::quantity::{self, count_of, duration, per_second, percent, usd};
+use crate::phrase::{graph_text, memory_text, model_text};
+use crate::quantity::{self, duration, per_second, percent, timestamp, usd};
 use rgpu_model::error::ANOTHER_HOST;
-use rgpu_model::memory::{MemoryScope, MemoryUse};
 use rgpu_model::profile::CodeLanguage;
 use rgpu_model::profile::{CheckVerdict, TimingClock};
-use rgpu_model::profile::{Correctness, GraphTiming, ModelInfo, Timing};
+use rgpu_model::profile::{Correctness, Timing};
 use rgpu_model::speed_of_light::{SpeedOfLight, Utilization};
 use rgpu_model::{Profile, RungId};
 
 /// Launch overhead in nanoseconds that is tolerated before the host-clock time is shown too.
 const LAUNCH_NS: f64 = 100e3;
 
-pub(super) fn add_head(page: &mut Page<'_>, profile: &Profile) {
+pub(super) fn add_head(out: &mut Blocks, view: &View<'_>) {
+    let profile = view.profile;
     let gpu = profile.host.as_ref().and_then(|host| {
         host.gpus.iter().find(|g| Some(&g.uuid) == profile.gpu.as_ref()).map(|g| g.name.clone())
     });
-    let name = page.bold(&profile.kernel.name);
     let (mode, remote) = (&profile.run.mode, &profile.run.remote);
-    page.wrapped(&match gpu.or_else(|| profile.device.clone()) {
+    let text = match gpu.or_else(|| profile.device.clone()) {
         // Without host facts or a GPU name in the report, only the mode is known.
-        None if profile.host.is_none() => format!("{name}  {mode}"),
+        None if profile.host.is_none() => mode.clone(),
         // For a file, `remote` is a possibly long path that the user typed, so it is left out.
         Some(gpu) if profile.kernel.language == CodeLanguage::Report => {
-            format!("{name}  {mode} on {gpu}")
+            format!("{mode} on {gpu}")
         }
-        Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
+        Some(gpu) => format!("{mode} on {gpu} ({remote})"),
         None => {
             let clock = profile.timing.as_ref().map(|t| &t.clock);
             let what = match clock {
@@ -46,22 +46,26 @@ pub(super) fn add_head(page: &mut Page<'_>, profile: &Profile) {
                 }
                 _ => "nothing ran on a GPU",
             };
-            format!("{name}  {mode} was requested, but {remote} has no GPU: {what}")
+            format!("{mode} was requested, but {remote} has no GPU: {what}")
         }
-    });
+    };
+    out.add(Block::Title(profile.kernel.name.clone(), text));
+    if view.is_whole {
+        add_run(out, profile);
+    }
     if continued_without_gpu(profile) {
-        page.field("help", ANOTHER_HOST);
+        out.field("help", ANOTHER_HOST);
     }
     if let Some(model) = &profile.kernel.model {
-        page.field("model", &model_text(model));
+        out.field("model", model_text(model));
     }
     for memory in &profile.memory {
-        page.field("memory", &memory_text(memory));
+        out.field("memory", memory_text(memory));
     }
     if profile.cases.len() > 1 {
-        add_cases(page, profile);
+        add_cases(out, profile);
     } else if let Some(timing) = &profile.timing {
-        page.field("time", &timing_text(timing));
+        out.field("time", timing_text(timing));
     }
     if let Some(correctness) = &profile.correctness {
         // The ANSI code (SGR) of the color.
@@ -70,13 +74,15 @@ pub(super) fn add_head(page: &mut Page<'_>, profile: &Profile) {
             "wrong" => "31",
             _ => "",
         };
-        page.painted_field("results", &correctness_text(correctness), sgr);
+        let text = correctness_text(correctness);
+        let painted = if sgr.is_empty() { 0 } else { text.len() };
+        out.painted_field("results", text, sgr, painted);
     }
     if let [sol] = &profile.speed_of_light[..] {
-        page.field("of the peak", &speed_of_light_text(sol));
+        out.field("of the peak", speed_of_light_text(sol));
     }
     if let [share] = &profile.bound[..] {
-        page.field("bound", &share_text(share));
+        out.field("bound", share_text(share));
     }
     if let Some(selection) = &profile.selection {
         let profiled = || selection.kernels.iter().filter(|k| k.profiled > 0);
@@ -84,22 +90,32 @@ pub(super) fn add_head(page: &mut Page<'_>, profile: &Profile) {
         if kernels > 0 {
             let s = if kernels == 1 { "kernel that holds" } else { "kernels that hold" };
             let share = percent(profiled().map(|kernel| kernel.percent).sum());
-            page.field("profiled", &format!("{kernels} {s} {share} of the GPU time"));
+            out.field("profiled", format!("{kernels} {s} {share} of the GPU time"));
         }
     }
     if let Some(spent) = profile.run.cost_usd {
         // A billed amount may cover a part of the run or more than its time, so no time is shown.
-        page.field(
+        out.field(
             "cost",
-            &match profile.run.cost_from.as_deref() {
+            match profile.run.cost_from.as_deref() {
                 Some("provider") => quantity::cost(spent, Some("provider")),
                 _ => format!("{} for {:.1} s", usd(spent), profile.run.seconds),
             },
         );
     }
     for warning in profile.stopped_pass().into_iter().chain(&profile.warnings) {
-        page.field("warning", &warning.text);
+        out.field("warning", &warning.text);
     }
+}
+
+/// Adds the run, which a terminal has shown while it ran. An imported file has no start time.
+fn add_run(out: &mut Blocks, profile: &Profile) {
+    let run = &profile.run;
+    let mut text = format!("`{}` on `{}`", run.id, run.remote);
+    if !run.started.is_empty() {
+        text += &format!(", {}, {:.1} s", timestamp(&run.started), run.seconds);
+    }
+    out.field("run", text);
 }
 
 /// Whether the run continued without a GPU. If that is a failure, the failure has its own hint.
@@ -156,47 +172,6 @@ pub(super) fn timing_text(t: &Timing) -> String {
     text
 }
 
-/// `4.31 µs ± 0.40 %`.
-pub(crate) fn graph_text(graph: &GraphTiming) -> String {
-    let half = (graph.ci95_ns[1] - graph.ci95_ns[0]) / 2.0;
-    format!("{} ± {}", duration(graph.median_ns), percent(100.0 * half / graph.median_ns))
-}
-
-/// `decoder 4-layers-256, 5.25 M parameters, bfloat16`.
-pub(crate) fn model_text(model: &ModelInfo) -> String {
-    let mut text = model.name.clone();
-    if !model.variant.is_empty() {
-        text += &format!(" {}", model.variant);
-    }
-    if let Some(count) = model.parameters {
-        text += &format!(", {} parameters", count_of(count as f64));
-    }
-    if !model.dtype.is_empty() {
-        text += &format!(", {}", model.dtype);
-    }
-    text
-}
-
-/// `peak 12.3 GB in tensors, 14.1 GB held by the allocator, of 80.0 GB`.
-pub(crate) fn memory_text(memory: &MemoryUse) -> String {
-    let bytes = |n: u64| quantity::bytes(n as f64);
-    let (allocated, reserved) = (memory.peak_allocated_bytes, memory.peak_reserved_bytes);
-    let mut text = format!("peak {} in tensors", bytes(allocated));
-    if reserved > 0 {
-        text += &format!(", {} held by the allocator", bytes(reserved));
-    }
-    if let Some(total) = memory.total_bytes {
-        text += &format!(", of {}", bytes(total));
-    }
-    if memory.scope == MemoryScope::Trace {
-        text += " (in the trace)";
-    }
-    match memory.device {
-        0 => text,
-        device => format!("{text} on GPU {device}"),
-    }
-}
-
 fn speed_of_light_text(sol: &SpeedOfLight) -> String {
     let part = |u: &Utilization| {
         let unit = u.unit.trim_end_matches("/s").replace("byte", "B");
@@ -249,7 +224,7 @@ fn correctness_text(c: &Correctness) -> String {
     text
 }
 
-fn add_cases(page: &mut Page<'_>, profile: &Profile) {
+fn add_cases(out: &mut Blocks, profile: &Profile) {
     let time = if profile.has_cpu_reference_time() { "reference" } else { "time" };
     let mut table = TextTable::new(&format!(
         "case | {time}: | ±: | bandwidth: | rate: | of DRAM: | of peak: | in a graph: | results"
@@ -289,15 +264,15 @@ fn add_cases(page: &mut Page<'_>, profile: &Profile) {
             cell(mean.flops_percent),
         ]);
     }
-    page.table("cases", table);
+    out.table("cases", table);
     if profile.bound.len() > 1 {
         for (at, share) in profile.bound.iter().enumerate() {
             let label = if at == 0 { "bounds" } else { "" };
-            page.field(label, &format!("{}: {}", share.case, share_text(share)));
+            out.field(label, format!("{}: {}", share.case, share_text(share)));
         }
     }
     if let Some(peaks) = peaks_text(&profile.speed_of_light) {
-        page.field("peaks", &peaks);
+        out.field("peaks", &peaks);
     }
 }
 
