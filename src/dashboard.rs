@@ -108,7 +108,7 @@ impl Server {
         let table = RunTable::new(&context.runs, &context.project, &context.own_ids);
         Self {
             table: Arc::new(table),
-            page: page::PageDocument::new(&page::Settings::of(&context, &access)),
+            page: page::PageDocument::new(&page::Settings::for_server(&context, &access)),
             context,
             access,
             started_commands: CommandRegistry::default(),

@@ -18,7 +18,7 @@ fuzz_target!(|file: &[u8]| {
         && let Ok(model) = Model::from_config(&config)
     {
         assert!(model.parameters().is_finite() && model.parameters() > 0.0);
-        let deployment = Deployment::new(&model, Topology::of(&h200).unwrap());
+        let deployment = Deployment::new(&model, Topology::for_gpu(&h200).unwrap());
         let load = Load { input: 64.0, output: 64.0, concurrency: 4.0, prefill_gpus: None };
         if let Ok(served) = serve(&model, &deployment, &load, &Context::new(&h200)) {
             assert!(served.serving.tpot_ns >= served.serving.tpot_bound_ns);

@@ -70,7 +70,7 @@ pub(super) fn print(app: &App) -> Result<Status> {
             arguments: command
                 .get_arguments()
                 .filter(|arg| !arg.is_global_set() && !is_for_people(arg))
-                .map(Argument::of)
+                .map(Argument::from_arg)
                 .collect(),
         })
         .collect();
@@ -88,7 +88,7 @@ fn is_for_people(arg: &Arg) -> bool {
 }
 
 impl Argument {
-    fn of(arg: &Arg) -> Self {
+    fn from_arg(arg: &Arg) -> Self {
         let positional = arg.is_positional();
         let flag = match arg.get_long() {
             Some(long) => format!("--{long}"),

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use super::support::app::{App, Status};
 use super::support::{open_profile, saved_comparison};
-use rgpu_analysis::compare::{CompareOptions, compare, differences, of_one_file, untimed};
+use rgpu_analysis::compare::{CompareOptions, compare, differences, judge_same_file, untimed};
 use rgpu_model::Profile;
 use rgpu_model::comparison::Difference;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
@@ -30,7 +30,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             .hint("two runs or files: rgpu compare latest~1 latest")
             .hint("or two kernels: rgpu compare --kernel BASE --kernel NEW --remote h200"));
     };
-    if let Some(flag) = args.of_kernels() {
+    if let Some(flag) = args.kernel_only_flag() {
         let words = format!("`{flag}` has no effect for two runs or files: nothing is run");
         return Err(Failure::new(Exit::Usage, "usage", words)
             .hint("it belongs to two kernels: rgpu compare --kernel BASE --kernel NEW"));
@@ -53,7 +53,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let options = CompareOptions { names: [a, b], threshold: args.threshold, paired: &[] };
     let mut comparison = compare(&left, &right, &options);
     if same_file(Path::new(a), Path::new(b)) {
-        of_one_file(&mut comparison);
+        judge_same_file(&mut comparison);
     }
     saved_comparison::show(app, &comparison)?;
     show::status(app, args, &comparison)

@@ -225,7 +225,7 @@ fn compile_library(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<St
         "`{}` has no `main`: its kernels are compiled and nothing is run",
         snippet.name
     ));
-    let build_args = BuildArgs::of_file(file, &args.place, &args.run);
+    let build_args = BuildArgs::for_file(file, &args.place, &args.run);
     build::run(app, &build_args).map_err(|mut failure| {
         let remote = args.place.remote.as_ref();
         let remote =
@@ -371,7 +371,7 @@ fn profile_program(
         files: Vec::new(),
     };
     let mut profile_command =
-        profile_request::of_program(app, &profile_args, mode, program, inputs)?;
+        profile_request::program_profile(app, &profile_args, mode, program, inputs)?;
     // These facts are not cached, as asking is quick; but one command need not ask twice.
     profile_command.facts = session::is_local(&spec).then_some(facts);
     match resumed {
@@ -406,7 +406,7 @@ pub(super) fn attach(app: &App, args: &ExecArgs, mut run: FollowedRun) -> Result
         return profile_program(app, args, &source, Some(run));
     }
     if let (true, Some(file)) = (run.record.title.starts_with("build "), &args.file) {
-        let build_args = BuildArgs::of_file(file.clone(), &args.place, &args.run);
+        let build_args = BuildArgs::for_file(file.clone(), &args.place, &args.run);
         return build::attach(app, &build_args, run);
     }
     let spec = session::spec(app, Some(&run.record.remote))?;

@@ -235,14 +235,14 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         }
         return Ok(0);
     }
-    if let Some(fan_out) = saved_fan_out::of_run(folder)? {
+    if let Some(fan_out) = saved_fan_out::in_folder(folder)? {
         saved_fan_out::show(app, &fan_out)?;
         if !app.global.json {
             app.print(&place());
         }
         return Ok(0);
     }
-    if let Some(comparison) = saved_comparison::of_run(folder)? {
+    if let Some(comparison) = saved_comparison::in_folder(folder)? {
         saved_comparison::show(app, &comparison)?;
         if !app.global.json {
             app.print(&place());

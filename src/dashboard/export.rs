@@ -163,7 +163,7 @@ fn answers(
     problem: Option<String>,
 ) -> Result<BTreeMap<String, Value>> {
     let mut answers = BTreeMap::new();
-    let state = queue_and_loops::of_overview(context);
+    let state = queue_and_loops::for_overview(context);
     let entries: Vec<i64> = state.entries.iter().map(|entry| entry.id).collect();
     let hosts = host::hosts(context, snapshot, &state.entries);
     answers.insert("/hosts".to_owned(), value(&hosts)?);

@@ -103,7 +103,7 @@ pub(crate) enum HealthLevel {
 
 impl HostHealth {
     /// Judges the facts of a host.
-    pub(super) fn of(facts: &HostFacts) -> Self {
+    pub(super) fn from_facts(facts: &HostFacts) -> Self {
         let mut health = Self::default();
         if facts.driver.is_none() {
             health.issues.push("no NVIDIA driver answers".to_owned());
@@ -175,7 +175,7 @@ fn state(
         Some((jiff::Timestamp::from_second(asked).ok()?.to_string(), facts))
     });
     let recorded = || {
-        snapshot.of_remote(&host.name).take(MAX_ENV_RUNS).find_map(|run| {
+        snapshot.on_remote(&host.name).take(MAX_ENV_RUNS).find_map(|run| {
             let runs = Folder::open(&context.runs).ok()?;
             let bytes = runs.read(Path::new(&run.id).join("env.json"), MAX_ENV_BYTES).ok()?;
             let env: EnvRecord = rgpu_run::saved_json::from_slice(&bytes).ok()?;
@@ -184,7 +184,7 @@ fn state(
     };
     let (asked, mut facts) = cached.or_else(recorded).unzip();
     let failed_try = failed_try(host, snapshot).filter(|failed| Some(&failed.at) > asked.as_ref());
-    let health = facts.as_ref().map(HostHealth::of).unwrap_or_default();
+    let health = facts.as_ref().map(HostHealth::from_facts).unwrap_or_default();
     if let Some(facts) = &mut facts {
         // The probes' raw output is long, and everything in it that is known stands beside it.
         facts.agent.answers.clear();
@@ -218,7 +218,7 @@ fn failed_try(host: &DashboardHost, snapshot: &Snapshot) -> Option<FailedHostTry
     let failed = host.facts.last_failed_try()?;
     let at = jiff::Timestamp::from_second(failed.at_s).ok()?.to_string();
     let is_later = |run: &RunSummary| run.state == RunState::Done && run.started > at;
-    let is_reached = snapshot.of_remote(&host.name).any(is_later);
+    let is_reached = snapshot.on_remote(&host.name).any(is_later);
     (!is_reached).then_some(FailedHostTry { at, text: failed.text })
 }
 
@@ -242,15 +242,16 @@ mod tests {
 
     #[test]
     fn a_host_without_a_driver_has_an_issue_and_one_without_packages_a_warning() {
-        assert_eq!(HostHealth::of(&facts()).level, HealthLevel::Ok);
-        let health = HostHealth::of(&HostFacts { driver: None, ..facts() });
+        assert_eq!(HostHealth::from_facts(&facts()).level, HealthLevel::Ok);
+        let health = HostHealth::from_facts(&HostFacts { driver: None, ..facts() });
         assert_eq!(health.level, HealthLevel::Issue);
         assert!(health.issues[0].contains("driver"), "{health:?}");
-        let health = HostHealth::of(&HostFacts { counters_admin_only: Some(true), ..facts() });
+        let health =
+            HostHealth::from_facts(&HostFacts { counters_admin_only: Some(true), ..facts() });
         assert!(health.issues[0].contains("counters"), "{health:?}");
         let mut lacking = facts();
         lacking.tools.retain(|tool| tool.name != "triton");
-        let health = HostHealth::of(&lacking);
+        let health = HostHealth::from_facts(&lacking);
         assert_eq!(health.level, HealthLevel::Warning);
         assert_eq!(health.missing, ["triton"]);
     }

@@ -83,8 +83,9 @@ pub(super) fn overview(
 ) -> Overview {
     let summary = |at: &usize| &snapshot.runs[*at].summary;
     let ended = (0..snapshot.runs.len()).filter(|at| !summary(at).is_active());
-    let recent = ended.take(MAX_RECENT_RUNS).map(|at| RunLine::of(snapshot, at));
-    let suites = snapshot.suites.iter().map(summary).filter_map(SuiteLine::of).take(MAX_SUITES);
+    let recent = ended.take(MAX_RECENT_RUNS).map(|at| RunLine::from_snapshot(snapshot, at));
+    let suites =
+        snapshot.suites.iter().map(summary).filter_map(SuiteLine::from_run).take(MAX_SUITES);
     Overview {
         schema: "rgpu.dashboard/1",
         project: context.project.display().to_string(),

@@ -47,7 +47,7 @@ pub(super) struct Settings {
 
 impl Settings {
     /// The settings of a served page.
-    pub(super) fn of(context: &DashboardContext, access: &AccessControl) -> Self {
+    pub(super) fn for_server(context: &DashboardContext, access: &AccessControl) -> Self {
         let mut settings = Self::common(context);
         settings.value["read_only"] = access.is_read_only().into();
         settings

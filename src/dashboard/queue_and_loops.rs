@@ -112,7 +112,7 @@ fn no_queue() -> Failure {
 pub(super) fn queue(context: &DashboardContext) -> Result<QueueDocument> {
     let queue = open_queue(context)?.ok_or_else(no_queue)?;
     let entries = queue.entries()?;
-    Ok(QueueDocument::of(&queue, entries)?)
+    Ok(QueueDocument::for_entries(&queue, entries)?)
 }
 
 /// An entry of the queue with its output.
@@ -128,7 +128,7 @@ pub(super) fn entry(
     let runs = own.map(|run| EntryRun { id: run.id.clone(), state: run.state }).collect();
     let log = queue.open_log(id, entry.attempt).ok();
     let output = log.and_then(|log| live::tail_of(log, MAX_OUTPUT_BYTES)).map(|(text, _)| text);
-    Ok(QueueEntryDocument::of(&queue, entry, runs, output)?)
+    Ok(QueueEntryDocument::for_entry(&queue, entry, runs, output)?)
 }
 
 fn open_loops(context: &DashboardContext) -> Result<Option<Loops>> {
@@ -143,14 +143,17 @@ pub(super) fn loops(context: &DashboardContext) -> Result<LoopList> {
     let mut lines = Vec::new();
     if let Some(loops) = open_loops(context)? {
         for id in loops.ids_with("")?.into_iter().take(MAX_LOOPS) {
-            lines.push(LoopLine::of(&LoopStatus::of(&loops, &loops.find(Some(&id))?)?));
+            lines.push(LoopLine::from_status(&LoopStatus::for_row(
+                &loops,
+                &loops.find(Some(&id))?,
+            )?));
         }
     }
     Ok(LoopList { schema: "rgpu.dashboard-loops/1", loops: lines })
 }
 
 impl LoopLine {
-    fn of(status: &LoopStatus) -> Self {
+    fn from_status(status: &LoopStatus) -> Self {
         Self {
             id: status.id.clone(),
             kernel_path: status.kernel_path.clone(),
@@ -171,7 +174,7 @@ impl LoopLine {
 pub(super) fn loop_status(context: &DashboardContext, id: &str) -> Result<LoopStatus> {
     let loops = open_loops(context)?.ok_or(LoopError::NoLoop(Some(id.to_owned())))?;
     let row = loops.find(Some(id))?;
-    let mut status = LoopStatus::of(&loops, &row)?;
+    let mut status = LoopStatus::for_row(&loops, &row)?;
     // With it, a file of somebody else would count as the worker's.
     status.nonce = None;
     Ok(status)
@@ -182,11 +185,11 @@ pub(super) fn patch(context: &DashboardContext, id: &str, iteration: u32) -> Res
     let loops = open_loops(context)?.ok_or(LoopError::NoLoop(Some(id.to_owned())))?;
     let row = loops.find(Some(id))?;
     let path = loops.iteration_folder(&row.id, iteration).join("git_diff.patch");
-    TextDocument::of_end(loops.files(), &path, "git_diff.patch", MAX_PATCH_BYTES)
+    TextDocument::from_end(loops.files(), &path, "git_diff.patch", MAX_PATCH_BYTES)
 }
 
 /// What the overview shows of queue and loops. What cannot be read is a problem of its own.
-pub(super) fn of_overview(context: &DashboardContext) -> QueueAndLoops {
+pub(super) fn for_overview(context: &DashboardContext) -> QueueAndLoops {
     let mut state = QueueAndLoops::default();
     match queue_counts(context, &mut state) {
         Ok(queue) => state.queue = queue,

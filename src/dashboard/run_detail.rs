@@ -73,7 +73,7 @@ pub(super) fn find(context: &DashboardContext, id: &str) -> Result<RunFolder> {
 pub(super) fn detail(context: &DashboardContext, id: &str) -> Result<RunDetail> {
     let folder = find(context, id)?;
     let record = folder.current_record()?;
-    let run = RunSummary::of(&folder)?;
+    let run = RunSummary::from_folder(&folder)?;
     let env = folder.read("env.json").ok();
     let mut env = env.and_then(|bytes| rgpu_run::saved_json::from_slice::<EnvRecord>(&bytes).ok());
     if let Some(host) = env.as_mut().and_then(|env| env.host.as_mut()) {
@@ -115,14 +115,14 @@ pub(super) fn log(context: &DashboardContext, id: &str, name: &str) -> Result<Te
         return Err(Failure::new(Exit::Usage, "unknown_log", what)
             .hint(format!("its logs: {}", names.join(", "))));
     }
-    TextDocument::of_end(folder.files(), format!("log/{name}"), name, MAX_LOG_BYTES)
+    TextDocument::from_end(folder.files(), format!("log/{name}"), name, MAX_LOG_BYTES)
 }
 
 /// The page of a run's report, as `rgpu report --format html` and `rgpu bench show --format html`
 /// write it. A profile may be large, so a process of its own reads it.
 pub(super) async fn report_page(server: &Server, id: &str) -> Result<String> {
     let folder = find(&server.context, id)?;
-    match ResultKind::of(folder.path()) {
+    match ResultKind::in_folder(folder.path()) {
         Some(ResultKind::Suite) => {
             let context = server.context.clone();
             let path = folder.path().to_owned();

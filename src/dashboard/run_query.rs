@@ -122,7 +122,7 @@ pub(super) struct RunLine {
 
 impl RunLine {
     /// The run at this position of a snapshot.
-    pub(super) fn of(snapshot: &Snapshot, at: usize) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Snapshot, at: usize) -> Self {
         let indexed = &snapshot.runs[at];
         Self {
             run: indexed.summary.clone(),
@@ -151,7 +151,7 @@ impl RunQuery {
                 add_time(&mut times, run);
             }
             if found >= self.offset && runs.len() < limit {
-                runs.push(RunLine::of(snapshot, at));
+                runs.push(RunLine::from_snapshot(snapshot, at));
             }
             found += 1;
         }

@@ -117,7 +117,7 @@ pub(crate) enum ResultKind {
 
 impl ResultKind {
     /// The result document of a run folder; `None` if it has none.
-    pub(super) fn of(folder: &Path) -> Option<Self> {
+    pub(super) fn in_folder(folder: &Path) -> Option<Self> {
         let kinds = [
             ("profile.json", Self::Profile),
             ("compare.json", Self::Comparison),
@@ -192,10 +192,10 @@ struct ComparisonParts {
 
 impl RunSummary {
     /// The summary of a run folder.
-    pub(crate) fn of(folder: &RunFolder) -> Result<Self, StoreError> {
+    pub(crate) fn from_folder(folder: &RunFolder) -> Result<Self, StoreError> {
         let record = folder.current_record()?;
         let limit_text = time_limit_text(&record, folder.path());
-        let mut summary = Self::of_record(record);
+        let mut summary = Self::from_record(record);
         if summary.state != RunState::Done {
             summary.reason = folder.failure().map(|document| document.error.code);
         }
@@ -207,7 +207,7 @@ impl RunSummary {
         Ok(summary)
     }
 
-    fn of_record(record: RunRecord) -> Self {
+    fn from_record(record: RunRecord) -> Self {
         Self {
             state_text: state_text(&record),
             id: record.id,
@@ -249,7 +249,7 @@ impl RunSummary {
     }
 
     fn add_result(&mut self, folder: &Path) -> Result<(), String> {
-        self.result = ResultKind::of(folder);
+        self.result = ResultKind::in_folder(folder);
         match self.result {
             Some(ResultKind::Profile) => {
                 let parts: ProfileParts = document(folder, "profile.json")?;
@@ -268,7 +268,7 @@ impl RunSummary {
                 if run.schema != suite::SCHEMA {
                     return Err(other_schema("suite.json", &run.schema));
                 }
-                self.suite = Some(SuiteCounts::of(&run));
+                self.suite = Some(SuiteCounts::from_run(&run));
                 if !self.is_active() && run.state != SuiteState::Done {
                     UNFINISHED.clone_into(&mut self.state_text);
                 }
@@ -307,7 +307,7 @@ impl RunSummary {
 
 impl SuiteCounts {
     /// Counts the cases of a suite.
-    pub(super) fn of(run: &SuiteRun) -> Self {
+    pub(super) fn from_run(run: &SuiteRun) -> Self {
         let verdicts = |wanted: SuiteVerdict| {
             let judged = run.times().filter_map(|(_, time)| time.against.as_ref());
             judged.filter(|judgement| judgement.verdict == wanted).count()
@@ -526,7 +526,7 @@ mod tests {
             ..Profile::default()
         };
         run.write_json("profile.json", &profile).unwrap();
-        let summary = RunSummary::of(&run).unwrap();
+        let summary = RunSummary::from_folder(&run).unwrap();
         assert_eq!(summary.gpu.as_deref(), Some("NVIDIA H200"));
         assert_eq!(summary.rung.as_deref(), Some("ncu.asked"));
         assert_eq!(summary.median_ns, Some(20_000.0));
@@ -557,7 +557,7 @@ mod tests {
             // Under the sanitizer the program failed by its errors.
             let record = RunRecord { program_exit: Some(1), ..run.record().unwrap() };
             run.save(&record).unwrap();
-            let summary = RunSummary::of(&run).unwrap();
+            let summary = RunSummary::from_folder(&run).unwrap();
             assert_eq!((&*summary.state_text, summary.errors_found), ("errors found", Some(2)));
             summary.text
         };
@@ -588,7 +588,7 @@ mod tests {
                 let steps = json!([{"id": "exec", "timeout_s": 600}]);
                 run.write_json("plan-1.json", &json!({ "steps": steps })).unwrap();
             }
-            let summary = RunSummary::of(&run).unwrap();
+            let summary = RunSummary::from_folder(&run).unwrap();
             (summary.state_text, summary.text.unwrap_or_default())
         };
         assert_eq!(ended("good", 0, "exit"), ("done".into(), String::new()));
@@ -607,7 +607,7 @@ mod tests {
         killed.write_json("suite.json", &suite).unwrap();
         let path = killed.path().to_owned();
         drop(killed);
-        let summary = RunSummary::of(&RunFolder::open(&path).unwrap()).unwrap();
+        let summary = RunSummary::from_folder(&RunFolder::open(&path).unwrap()).unwrap();
         assert_eq!((summary.state, &*summary.state_text), (RunState::Cancelled, UNFINISHED));
     }
 
@@ -671,7 +671,7 @@ mod tests {
     fn a_case_without_a_gpu_is_not_ok() {
         let row = |state| SuiteRow { state, ..SuiteRow::default() };
         let rows = [RowState::Ok, RowState::NoGpu, RowState::Ok].map(row).into();
-        let counts = SuiteCounts::of(&SuiteRun { rows, ..SuiteRun::default() });
+        let counts = SuiteCounts::from_run(&SuiteRun { rows, ..SuiteRun::default() });
         assert_eq!((counts.cases, counts.ok, counts.no_gpu), (3, 2, 1));
     }
 
@@ -680,19 +680,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cut = folder(dir.path(), "cut");
         cut.write("profile.json", b"{\"schema\": \"rgpu.prof").unwrap();
-        let problem = RunSummary::of(&cut).unwrap().problem.unwrap();
+        let problem = RunSummary::from_folder(&cut).unwrap().problem.unwrap();
         assert!(problem.starts_with("profile.json cannot be read"), "{problem}");
         let newer = folder(dir.path(), "newer");
         newer.write("profile.json", b"{\"schema\": \"rgpu.profile/9\"}").unwrap();
-        let problem = RunSummary::of(&newer).unwrap().problem.unwrap();
+        let problem = RunSummary::from_folder(&newer).unwrap().problem.unwrap();
         assert!(problem.contains("`rgpu.profile/9`"), "{problem}");
         std::fs::create_dir(dir.path().join("empty")).unwrap();
         std::fs::write(dir.path().join("empty/run.json"), "{").unwrap();
         let empty = Runs::new(dir.path()).find("empty").unwrap();
-        assert!(RunSummary::of(&empty).is_err());
+        assert!(RunSummary::from_folder(&empty).is_err());
         let later = r#"{"schema": "rgpu.run/9", "id": "empty"}"#;
         std::fs::write(dir.path().join("empty/run.json"), later).unwrap();
-        let error = RunSummary::of(&empty).unwrap_err();
+        let error = RunSummary::from_folder(&empty).unwrap_err();
         assert!(matches!(error, StoreError::OtherSchema { .. }), "{error}");
     }
 }

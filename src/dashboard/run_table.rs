@@ -76,12 +76,12 @@ pub(super) struct IndexedRun {
 
 impl Snapshot {
     /// The snapshot of these runs, in any order.
-    fn of(mut runs: Vec<Arc<IndexedRun>>) -> Self {
+    fn from_runs(mut runs: Vec<Arc<IndexedRun>>) -> Self {
         runs.sort_unstable_by(|a, b| {
             let (a, b) = (&a.summary, &b.summary);
             b.started.cmp(&a.started).then_with(|| b.id.cmp(&a.id))
         });
-        let mut snapshot = Self { facets: Facets::of(&runs), ..Self::default() };
+        let mut snapshot = Self { facets: Facets::from_runs(&runs), ..Self::default() };
         for (at, run) in runs.iter().enumerate() {
             if run.summary.is_active() {
                 snapshot.running.push(at);
@@ -105,11 +105,11 @@ impl Snapshot {
         let runs = self.runs.iter().filter(|run| !ids.contains(&run.summary.id)).cloned();
         let Self { reading, revision, .. } = *self;
         let unreadable = self.unreadable.clone();
-        Self { unreadable, reading, revision, ..Self::of(runs.collect()) }
+        Self { unreadable, reading, revision, ..Self::from_runs(runs.collect()) }
     }
 
     /// The runs on a remote, newest first.
-    pub(super) fn of_remote(&self, remote: &str) -> impl Iterator<Item = &RunSummary> {
+    pub(super) fn on_remote(&self, remote: &str) -> impl Iterator<Item = &RunSummary> {
         let positions = self.by_remote.get(remote).map(Vec::as_slice).unwrap_or_default();
         positions.iter().map(|at| &self.runs[*at].summary)
     }
@@ -237,9 +237,10 @@ impl RunTable {
             {
                 continue;
             }
-            let summary = RunFolder::open(&path).and_then(|folder| RunSummary::of(&folder));
+            let summary =
+                RunFolder::open(&path).and_then(|folder| RunSummary::from_folder(&folder));
             let run = summary
-                .map(|summary| Arc::new(IndexedRun::of(summary)))
+                .map(|summary| Arc::new(IndexedRun::from_summary(summary)))
                 .map_err(|error| problem_text(&error));
             let before = known.folders.insert(id.clone(), KnownFolder { stamp, run: run.clone() });
             let is_same = |before: &KnownFolder| match (&before.run, &run) {
@@ -280,7 +281,7 @@ impl RunTable {
         let mut unreadable: Vec<_> = known.iter().filter_map(unreadable).collect();
         unreadable.sort_unstable_by(|a, b| b.id.cmp(&a.id));
         let revision = self.snapshot().revision + 1;
-        let snapshot = Snapshot { unreadable, reading, revision, ..Snapshot::of(runs) };
+        let snapshot = Snapshot { unreadable, reading, revision, ..Snapshot::from_runs(runs) };
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
@@ -299,7 +300,7 @@ impl RunTable {
             rows.and_then(Iterator::collect).map_err(sql_error("read"))?;
         let known = rows.into_iter().filter_map(|(id, stamp, summary)| {
             let summary: RunSummary = serde_json::from_str(&summary).ok()?;
-            Some((id, KnownFolder { stamp, run: Ok(Arc::new(IndexedRun::of(summary))) }))
+            Some((id, KnownFolder { stamp, run: Ok(Arc::new(IndexedRun::from_summary(summary))) }))
         });
         Ok(known.collect())
     }
@@ -368,7 +369,7 @@ fn stamp(folder: &Path) -> Option<String> {
 }
 
 impl IndexedRun {
-    fn of(summary: RunSummary) -> Self {
+    fn from_summary(summary: RunSummary) -> Self {
         let labels = summary.labels.iter().map(|(name, value)| format!("{name}={value}"));
         let mut parts: Vec<String> = labels.collect();
         let own = [
@@ -396,7 +397,7 @@ impl IndexedRun {
 }
 
 impl Facets {
-    fn of(runs: &[Arc<IndexedRun>]) -> Self {
+    fn from_runs(runs: &[Arc<IndexedRun>]) -> Self {
         let mut facets = Self::default();
         let add = |counts: &mut BTreeMap<String, usize>, value: &str| {
             if !value.is_empty() {

@@ -333,7 +333,7 @@ async fn get_page(State(server): Shared) -> Response {
 
 async fn get_overview(State(server): Shared) -> Response {
     let context = server.context.clone();
-    let state = server.blocking(move || Ok(queue_and_loops::of_overview(&context))).await;
+    let state = server.blocking(move || Ok(queue_and_loops::for_overview(&context))).await;
     let state = state.unwrap_or_else(|failure| queue_and_loops::QueueAndLoops {
         problems: vec![overview::problem_lines(&failure)],
         ..queue_and_loops::QueueAndLoops::default()
@@ -352,7 +352,7 @@ async fn get_overview(State(server): Shared) -> Response {
 async fn get_hosts(State(server): Shared) -> Response {
     let (context, snapshot) = (server.context.clone(), server.table.snapshot());
     let read = server.blocking(move || {
-        let state = queue_and_loops::of_overview(&context);
+        let state = queue_and_loops::for_overview(&context);
         Ok(host::hosts(&context, &snapshot, &state.entries))
     });
     answer(read.await)

@@ -50,7 +50,7 @@ pub(super) struct SuiteLine {
 
 impl SuiteLine {
     /// The line of a run; `None` if it is no suite.
-    pub(super) fn of(run: &RunSummary) -> Option<Self> {
+    pub(super) fn from_run(run: &RunSummary) -> Option<Self> {
         Some(Self {
             id: run.id.clone(),
             title: run.title.clone(),
@@ -89,7 +89,7 @@ pub(super) struct PredictionRow {
 /// The suites of a project.
 pub(super) fn suites(snapshot: &Snapshot) -> SuiteList {
     let runs = snapshot.suites.iter().map(|at| &snapshot.runs[*at].summary);
-    let lines = runs.filter_map(SuiteLine::of);
+    let lines = runs.filter_map(SuiteLine::from_run);
     SuiteList { schema: "rgpu.dashboard-suites/1", suites: lines.collect() }
 }
 

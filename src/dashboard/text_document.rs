@@ -26,7 +26,7 @@ pub(super) struct TextDocument {
 
 impl TextDocument {
     /// The end of a file.
-    pub(super) fn of_end(
+    pub(super) fn from_end(
         folder: &Folder,
         path: impl AsRef<Path>,
         name: &str,

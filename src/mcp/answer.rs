@@ -32,7 +32,7 @@ struct ErrorResult {
 
 impl Answer {
     /// A result.
-    pub(super) fn of(result: &impl Serialize) -> Result<Self> {
+    pub(super) fn from_result(result: &impl Serialize) -> Result<Self> {
         Self::with(result, false)
     }
 

@@ -290,9 +290,9 @@ pub(super) fn answer(
             let record = folder.current_record()?;
             let is_own = ended.is_some() || context.started.has(&record);
             if record.command == "compare" {
-                return compare_result::of_run(&folder, &record, is_own);
+                return compare_result::run_answer(&folder, &record, is_own);
             }
-            let mut result = RunResult::of(&folder, &record, is_own)?;
+            let mut result = RunResult::from_folder(&folder, &record, is_own)?;
             if result.error.is_none() {
                 let failure = ended.and_then(|ended| failure_of(&ended));
                 let failure = failure.filter(|failure| failure.code != CANCELLED);
@@ -306,12 +306,12 @@ pub(super) fn answer(
                 rgpu_work::own_command::no_document(ended.status, ended.messages)
             });
             if failure.code == CANCELLED {
-                Answer::of(&RunResult::cancelled(run))
+                Answer::from_result(&RunResult::cancelled(run))
             } else {
                 Err(failure)
             }
         }
-        (Err(_), None) => Answer::of(&RunResult::starting(run)),
+        (Err(_), None) => Answer::from_result(&RunResult::starting(run)),
     }
 }
 

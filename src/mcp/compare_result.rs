@@ -92,7 +92,7 @@ struct NsysChange {
 
 impl CompareResult {
     /// The figures of a comparison that is done.
-    pub(super) fn of(comparison: Comparison) -> Self {
+    pub(super) fn from_comparison(comparison: Comparison) -> Self {
         let names = KernelNames::default();
         let absent = |tool: PartName, word: &str| {
             let has_it =
@@ -107,7 +107,7 @@ impl CompareResult {
         let shown = || comparison.kernels.iter().take(MAX_KERNELS);
         let ncu = match absent(PartName::Ncu, "ncu") {
             None => NcuChange {
-                kernels: shown().map(|kernel| KernelFigures::of(kernel, names)).collect(),
+                kernels: shown().map(|kernel| KernelFigures::from_change(kernel, names)).collect(),
                 absent: None,
             },
             absent => NcuChange { absent, ..NcuChange::default() },
@@ -161,7 +161,7 @@ const AMBIGUOUS: &str =
     "measure both kernels side by side: compare {\"kernels\": [\"BASE\", \"NEW\"]}";
 
 impl KernelFigures {
-    fn of(kernel: &KernelChange, names: KernelNames) -> Self {
+    fn from_change(kernel: &KernelChange, names: KernelNames) -> Self {
         let changes = kernel.metrics.iter().chain(&kernel.resources).take(MAX_METRICS);
         let change = |change: &rgpu_model::comparison::MetricChange| {
             (change.label.clone(), change.a, change.b, change.unit.clone())
@@ -175,12 +175,12 @@ impl KernelFigures {
 }
 
 /// What is known of a comparison's run.
-pub(super) fn of_run(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Result<Answer> {
+pub(super) fn run_answer(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Result<Answer> {
     let is_active = record.state.is_active();
     let comparison = folder.read("compare.json").ok();
     let comparison = comparison.and_then(|bytes| rgpu_run::saved_json::from_slice(&bytes).ok());
     let mut result = match comparison {
-        Some(comparison) if !is_active => CompareResult::of(comparison),
+        Some(comparison) if !is_active => CompareResult::from_comparison(comparison),
         _ => {
             let absent = Some(without_result(is_active));
             CompareResult {
@@ -203,15 +203,15 @@ pub(super) fn of_run(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Re
 }
 
 /// Reads the document of `rgpu compare`.
-pub(super) fn of_document(document: serde_json::Value) -> Result<Answer> {
+pub(super) fn document_answer(document: serde_json::Value) -> Result<Answer> {
     let comparison: Comparison = serde_json::from_value(document).map_err(|e| {
         let what = "the comparison cannot be read";
         Failure::new(rgpu_model::error::Exit::Bug, "bug", what).cause(e)
     })?;
     let is_ambiguous = comparison.verdict == TimeVerdict::Ambiguous;
-    let mut result = CompareResult::of(comparison);
+    let mut result = CompareResult::from_comparison(comparison);
     if is_ambiguous {
         result.next.push(AMBIGUOUS.to_owned());
     }
-    Answer::of(&result)
+    Answer::from_result(&result)
 }

@@ -23,16 +23,16 @@ pub(super) struct CutProgramOutput {
 impl CutProgramOutput {
     /// The output of the run's program, of its first step that has any: at most `room` bytes of JSON.
     /// Under a tool, the tool's messages are part of it. `cut` says what is left out.
-    pub(super) fn of(
+    pub(super) fn from_folder(
         folder: &RunFolder,
         run: &str,
         room: usize,
         cut: &mut Vec<String>,
     ) -> Option<Self> {
-        STEPS.iter().find_map(|step| Self::of_step(folder, run, step, room, cut))
+        STEPS.iter().find_map(|step| Self::from_step(folder, run, step, room, cut))
     }
 
-    fn of_step(
+    fn from_step(
         folder: &RunFolder,
         run: &str,
         step: &str,
@@ -55,7 +55,7 @@ impl CutProgramOutput {
         {
             if kept.len() < whole.len() || bytes > room as u64 {
                 let kept = kept.len();
-                let uri = resource::of_log(run, step, name);
+                let uri = resource::log_address(run, step, name);
                 cut.push(format!("output.{name}: the last {kept} of {bytes} bytes; all: {uri}"));
             }
         }
@@ -106,7 +106,7 @@ mod tests {
         let folder = folder(dir.path());
         let read = |room: usize| {
             let mut cut = Vec::new();
-            (CutProgramOutput::of(&folder, "one", room, &mut cut), cut)
+            (CutProgramOutput::from_folder(&folder, "one", room, &mut cut), cut)
         };
         assert!(read(1000).0.is_none());
         folder.write("log/profile.stdout", b"under a tool\n").unwrap();

@@ -29,7 +29,7 @@ const TOOL_PREFIX: &str = "rgpu://tools/";
 const TOOL_SUFFIX: &str = "/result";
 
 /// The address of the log of a step's output stream.
-pub(super) fn of_log(run: &str, step: &str, stream: &str) -> String {
+pub(super) fn log_address(run: &str, step: &str, stream: &str) -> String {
     format!("{PREFIX}{run}/log/{step}.{stream}")
 }
 

@@ -131,7 +131,7 @@ struct BuiltKernel {
 }
 
 impl BuildFigures {
-    fn of(folder: &RunFolder) -> Option<Self> {
+    fn from_folder(folder: &RunFolder) -> Option<Self> {
         let build: Build =
             rgpu_run::saved_json::from_slice(&folder.read("summary.json").ok()?).ok()?;
         let images = build.code.iter().flat_map(|input| &input.images);
@@ -307,7 +307,11 @@ impl RunResult {
     }
 
     /// The result of a run. `is_own`: this machine started it.
-    pub(super) fn of(folder: &RunFolder, record: &RunRecord, is_own: bool) -> Result<Self> {
+    pub(super) fn from_folder(
+        folder: &RunFolder,
+        record: &RunRecord,
+        is_own: bool,
+    ) -> Result<Self> {
         let is_active = record.state.is_active();
         let mut result = Self {
             schema: SCHEMA.to_owned(),
@@ -347,7 +351,7 @@ impl RunResult {
             .extend(first.map(|run| format!(r#"runs {{"action": "show", "run": "{run}"}}"#)));
         match record.command.as_str() {
             "exec" => result.find_time_limit(folder),
-            "build" => result.build = BuildFigures::of(folder),
+            "build" => result.build = BuildFigures::from_folder(folder),
             _ => {}
         }
         if runs_program(record) {
@@ -359,7 +363,7 @@ impl RunResult {
     }
 
     fn add_output(&mut self, folder: &RunFolder, room: usize) {
-        self.output = CutProgramOutput::of(folder, &self.run, room, &mut self.cut);
+        self.output = CutProgramOutput::from_folder(folder, &self.run, room, &mut self.cut);
     }
 
     /// A program that was stopped at its time limit has no exit status of its own.
@@ -397,7 +401,7 @@ impl RunResult {
         self.ncu = Some(ncu(record, profile, names));
         self.nsys = Some(nsys(record, profile, names));
         let findings = profile.findings.iter().take(MAX_FINDINGS);
-        self.findings = findings.map(|finding| FindingLine::of(finding, names)).collect();
+        self.findings = findings.map(|finding| FindingLine::from_finding(finding, names)).collect();
         let left_out = profile.findings.len() - self.findings.len();
         if left_out > 0 {
             self.cut.push(format!(
@@ -420,7 +424,7 @@ impl RunResult {
 }
 
 impl FindingLine {
-    pub(super) fn of(finding: &Finding, names: KernelNames) -> Self {
+    pub(super) fn from_finding(finding: &Finding, names: KernelNames) -> Self {
         Self {
             id: finding.id.clone(),
             kernel: finding.kernel.as_deref().map(|kernel| names.name(kernel)),
@@ -511,13 +515,13 @@ fn ncu(record: &RunRecord, profile: &Profile, names: KernelNames) -> NcuFigures 
     let launches = launches.into_iter().take(MAX_KERNELS);
     NcuFigures {
         absent: None,
-        launches: launches.map(|launch| LaunchFigures::of(launch, names)).collect(),
+        launches: launches.map(|launch| LaunchFigures::from_launch(launch, names)).collect(),
         profiled: Some(profiled),
     }
 }
 
 impl LaunchFigures {
-    pub(super) fn of(launch: &Launch, names: KernelNames) -> Self {
+    pub(super) fn from_launch(launch: &Launch, names: KernelNames) -> Self {
         let share = |of: MainMetric| Some(launch.first_number(of.ids)?.1);
         let stalls = launch.stalls.iter().filter_map(|stall| Some((stall, stall.percent?)));
         let mut stalls: Vec<(String, f64)> =

@@ -28,7 +28,7 @@ impl CaseFigures {
         self.run.as_deref()
     }
 
-    fn of(row: SuiteRow) -> Self {
+    fn from_row(row: SuiteRow) -> Self {
         let values = row.case.split_once('[').and_then(|(_, values)| values.strip_suffix(']'));
         Self {
             case: values.unwrap_or(&row.case).to_owned(),
@@ -44,7 +44,7 @@ impl CaseFigures {
 pub(super) fn cases(folder: &RunFolder) -> Vec<CaseFigures> {
     let suite = folder.read("suite.json").ok();
     let suite = suite.and_then(|bytes| rgpu_run::saved_json::from_slice::<SuiteRun>(&bytes).ok());
-    suite.map_or_else(Vec::new, |suite| suite.rows.into_iter().map(CaseFigures::of).collect())
+    suite.map_or_else(Vec::new, |suite| suite.rows.into_iter().map(CaseFigures::from_row).collect())
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_case_has_the_values_of_its_axes_or_its_name() {
         let case = |name: &str| {
-            CaseFigures::of(SuiteRow { case: name.to_owned(), ..SuiteRow::default() }).case
+            CaseFigures::from_row(SuiteRow { case: name.to_owned(), ..SuiteRow::default() }).case
         };
         assert_eq!(case("sweep:vecadd[n=1000,TILE=16]"), "n=1000,TILE=16");
         assert_eq!(case("memory:vecadd"), "memory:vecadd");

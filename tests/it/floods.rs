@@ -247,7 +247,7 @@ fn a_worker_whose_agent_announces_too_much_is_refused() {
 #[test]
 fn events_that_never_end_are_refused_before_they_take_much_memory() {
     let long = "x".repeat(100_000);
-    let digest = rgpu_protocol::Digest::of(b"");
+    let digest = rgpu_protocol::Digest::sha256(b"");
     let warning =
         |code: &str, text: &str| EventBody::Warning { code: code.into(), text: text.into() };
     let kinds: [(&str, usize, Box<dyn Fn(usize) -> EventBody>); 3] = [

@@ -88,7 +88,7 @@ impl BlobReader for Blobs {
 }
 
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
-    Digest::of(bytes)
+    Digest::sha256(bytes)
 }
 
 /// A plan of one step that runs `argv`, with `files` in its folder and `artifacts` to bring back.

@@ -76,7 +76,7 @@ impl Blobs {
     /// Hashes a blob from before the last boot, and marks it as verified.
     fn verify(&self, path: &Path, digest: &Digest) -> bool {
         let Ok(bytes) = fs::read(path) else { return false };
-        let valid = Digest::of(&bytes) == *digest;
+        let valid = Digest::sha256(&bytes) == *digest;
         if valid {
             touch(path);
         }
@@ -107,7 +107,7 @@ impl Blobs {
         if bytes.len() as u64 != size {
             return Err(damaged(format!("{} bytes instead of {size}", bytes.len())));
         }
-        let actual = Digest::of(bytes);
+        let actual = Digest::sha256(bytes);
         if actual != *digest {
             return Err(damaged(format!("its sha256 is {actual}")));
         }
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_damaged_blob_never_gets_a_name() {
         let (_dir, blobs) = store();
-        let digest = Digest::of(b"right");
+        let digest = Digest::sha256(b"right");
         let error = blobs.put(&digest, 5, b"wrong", BlobEncoding::Plain).unwrap_err();
         assert_eq!(error.code(), "damaged_blob");
         assert!(!blobs.has(&digest, 5));
@@ -215,13 +215,13 @@ mod tests {
     fn a_bomb_is_refused_at_its_announced_size() {
         let (_dir, blobs) = store();
         let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 3).unwrap();
-        assert!(blobs.put(&Digest::of(b""), 10, &bomb, BlobEncoding::Zstd).is_err());
+        assert!(blobs.put(&Digest::sha256(b""), 10, &bomb, BlobEncoding::Zstd).is_err());
     }
 
     #[test]
     fn a_blob_of_an_earlier_boot_is_hashed_before_it_is_trusted() {
         let (_dir, mut blobs) = store();
-        let digest = Digest::of(b"right");
+        let digest = Digest::sha256(b"right");
         blobs.store(&digest, b"right").unwrap();
         // A power cut left zeros of the right length behind.
         let path = blobs.path(&digest);

@@ -124,7 +124,7 @@ pub(crate) fn keep_after_end(folder: &JobFolder) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(&left_folder)?;
     for argv in commands {
         // If every job fails to undo its change, there is still one file for each GPU.
-        let name = Digest::of(&serde_json::to_vec(&argv)?);
+        let name = Digest::sha256(&serde_json::to_vec(&argv)?);
         write(&left_folder.join(format!("{}.json", name.as_str())), &[argv])?;
     }
     std::fs::remove_file(&path)

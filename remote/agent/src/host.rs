@@ -81,7 +81,7 @@ fn host_id() -> String {
     let id = read("/etc/machine-id").or_else(|| read("/var/lib/dbus/machine-id"));
     let id =
         id.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-    Digest::of(format!("rgpu host {}", id.trim()).as_bytes()).to_string()
+    Digest::sha256(format!("rgpu host {}", id.trim()).as_bytes()).to_string()
 }
 
 fn boot_id() -> String {
@@ -110,7 +110,7 @@ fn glibc() -> String {
                   /lib/libc.so.6;do $l&&break;done";
     let argv = ["/bin/sh", "-c", script].map(String::from);
     let answer = ask(&argv, &BTreeMap::new(), 1000, Duration::from_secs(2)).unwrap_or_default();
-    let version = GlibcVersion::of_host(&String::from_utf8_lossy(&answer.stdout));
+    let version = GlibcVersion::from_host_text(&String::from_utf8_lossy(&answer.stdout));
     version.map(|v| v.to_string()).unwrap_or_default()
 }
 

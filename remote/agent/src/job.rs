@@ -143,7 +143,7 @@ impl JobFolder {
 
     /// Returns the folder for temporary files of the job's programs.
     pub fn tmp(&self) -> PathBuf {
-        let name = Digest::of(self.id().as_bytes());
+        let name = Digest::sha256(self.id().as_bytes());
         self.root().join("tmp").join(&name.as_str()[..10])
     }
 

@@ -37,5 +37,5 @@ pub mod wire;
 pub fn own_digest() -> Result<rgpu_protocol::Digest, host_fault::HostFault> {
     use host_fault::IoContext;
     let path = std::path::Path::new("/proc/self/exe");
-    Ok(rgpu_protocol::Digest::of(&std::fs::read(path).context("read", path)?))
+    Ok(rgpu_protocol::Digest::sha256(&std::fs::read(path).context("read", path)?))
 }

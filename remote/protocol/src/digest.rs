@@ -30,14 +30,14 @@ impl Digest {
     }
 
     /// Returns the sha256 of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn sha256(bytes: &[u8]) -> Self {
         Self::from_bytes(&sha256(bytes))
     }
 
     /// Returns the digest of all pieces of a file: the sha256 of their concatenated sha256s, like a
     /// composite checksum in Amazon S3 (User Guide, "Checking object integrity").
     pub fn composite(pieces: &[[u8; 32]]) -> Self {
-        Self::of(pieces.as_flattened())
+        Self::sha256(pieces.as_flattened())
     }
 
     /// Returns the 64 hex digits.
@@ -94,7 +94,7 @@ mod tests {
         // printf a | sha256sum; (printf a | sha256sum | xxd -r -p; printf b | …) | sha256sum
         let a = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
         let ab = "e5a01fee14e0ed5c48714f22180f25ad8365b53f9779f79dc4a3d7e93963f94a";
-        assert_eq!(Digest::of(b"a").as_str(), a);
+        assert_eq!(Digest::sha256(b"a").as_str(), a);
         assert_eq!(Digest::composite(&[sha256(b"a"), sha256(b"b")]).as_str(), ab);
     }
 }

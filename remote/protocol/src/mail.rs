@@ -97,7 +97,7 @@ impl PrintedHead {
     /// Returns the header of an answer with these bytes.
     #[must_use]
     pub fn new(head: MailHead, bytes: &[u8]) -> Self {
-        Self { head, len: bytes.len() as u64, sha256: Digest::of(bytes) }
+        Self { head, len: bytes.len() as u64, sha256: Digest::sha256(bytes) }
     }
 }
 

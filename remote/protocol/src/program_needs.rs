@@ -33,7 +33,7 @@ impl ProgramNeeds {
             machine: elf.header.e_machine,
             interpreter: elf.interpreter.map(str::to_owned),
             libraries: elf.libraries.iter().map(|&library| library.to_owned()).collect(),
-            glibc: names.filter_map(GlibcVersion::of_symbol).max(),
+            glibc: names.filter_map(GlibcVersion::from_symbol).max(),
         })
     }
 }
@@ -44,14 +44,14 @@ pub struct GlibcVersion(pub u32, pub u32, pub u32);
 
 impl GlibcVersion {
     /// Parses a symbol version, `GLIBC_2.17`. Others (`GCC_3.0`, `GLIBC_PRIVATE`) give `None`.
-    fn of_symbol(name: &str) -> Option<Self> {
+    fn from_symbol(name: &str) -> Option<Self> {
         Self::parse(name.strip_prefix("GLIBC_")?)
     }
 
     /// The version of a host's glibc, from what it prints: `glibc 2.36` (getconf), `GNU C Library
     /// (Debian GLIBC 2.28-10) stable release version 2.28.` (glibc itself; older ones add `, by
     /// Roland McGrath et al.`), or `ldd (Ubuntu GLIBC 2.31-0ubuntu9) 2.31`. `None`: another text.
-    pub fn of_host(text: &str) -> Option<Self> {
+    pub fn from_host_text(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.lines().next()?.split_whitespace().collect();
         let after_version = words.iter().skip_while(|word| **word != "version").nth(1);
         Self::parse(after_version.or(words.last())?.trim_end_matches(['.', ',']))
@@ -79,13 +79,13 @@ mod tests {
     #[test]
     fn versions_compare_as_numbers() {
         let newest = ["GLIBC_2.9", "GLIBC_2.17", "GLIBC_2.2.5", "GCC_3.0", "GLIBC_PRIVATE"];
-        let newest = newest.into_iter().filter_map(GlibcVersion::of_symbol).max();
+        let newest = newest.into_iter().filter_map(GlibcVersion::from_symbol).max();
         assert_eq!(newest, Some(GlibcVersion(2, 17, 0)));
     }
 
     #[test]
     fn glibc_is_known_from_getconf_from_ldd_and_from_itself() {
-        let version = |text| GlibcVersion::of_host(text).map(|v| v.to_string());
+        let version = |text| GlibcVersion::from_host_text(text).map(|v| v.to_string());
         let own = "GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.\nCopyright";
         assert_eq!(version("glibc 2.36\n").as_deref(), Some("2.36"));
         assert_eq!(version("glibc 2.2.5").as_deref(), Some("2.2.5"));

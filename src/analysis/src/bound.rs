@@ -16,10 +16,10 @@ use rgpu_model::{Profile, SpeedOfLight};
 /// the catalogue. Reads `speed_of_light`, which must be there already.
 pub(super) fn shares(profile: &Profile) -> Vec<BoundShare> {
     let device = device::find_device(profile);
-    let Some(hardware) = device.name.as_deref().and_then(hw::of_device) else { return Vec::new() };
+    let Some(hardware) = device.name.as_deref().and_then(hw::for_device) else { return Vec::new() };
     let Ok(gpu) = hardware.gpu() else { return Vec::new() };
     let share = |case: &str, sizes: &[_], timing: &Timing| {
-        let work = CountedWork::of(timing)?;
+        let work = CountedWork::from_timing(timing)?;
         let products = work.matrix_products(sizes);
         let math = match products.as_deref() {
             Some([first, ..]) => Some(gpu.math(first.a)),

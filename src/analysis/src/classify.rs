@@ -121,7 +121,7 @@ mod tests {
     use rgpu_model::launch::StallReason;
 
     fn launch(metrics: &[(&str, f64)]) -> Launch {
-        Launch { grid: [1, 1, 1], ..Launch::of_numbers(metrics) }
+        Launch { grid: [1, 1, 1], ..Launch::from_numbers(metrics) }
     }
 
     fn verdicts(launch: &Launch) -> Vec<String> {

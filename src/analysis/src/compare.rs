@@ -95,7 +95,7 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
 
 /// Sets all verdicts of the comparison of a file with itself to "same", which few launches would
 /// leave undecided.
-pub fn of_one_file(comparison: &mut Comparison) {
+pub fn judge_same_file(comparison: &mut Comparison) {
     comparison.verdict = TimeVerdict::Same;
     comparison.summary = "both sides are the same file".to_owned();
     let cases = comparison.cases.iter_mut().map(|case| &mut case.time);

@@ -28,7 +28,7 @@ const MAX_PRODUCTS: f64 = 4096.0;
 
 impl CountedWork {
     /// The work of a case that was timed on a GPU. `None` if nothing was counted.
-    pub(super) fn of(timing: &Timing) -> Option<Self> {
+    pub(super) fn from_timing(timing: &Timing) -> Option<Self> {
         if timing.clock == TimingClock::CpuReference || timing.median_ns <= 0.0 {
             return None;
         }

@@ -51,7 +51,7 @@ fn why_not_measured(profile: &Profile) -> &'static str {
 
 /// The kernels with at least 5 % of the GPU time, or of the time without a compiler's tuning, longest
 /// first. The time of launches that are set-up does not count. The profile has its findings.
-pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
+pub(super) fn verdicts(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let tuning = tuning::kernels(&profile.launches, &profile.kernels);
     let tunes = |kernel: &KernelSum| tuning.contains_key(kernel.kernel.as_str());
     let without_set_up = profile.kernels.iter().map(|kernel| (kernel, kernel.work_ns()));
@@ -226,7 +226,8 @@ mod tests {
         let mut profile = Profile { kernels, ..Profile::default() };
         let shown = |profile: &mut Profile| {
             set_up::mark_kernels(profile, &HashSet::new());
-            let verdicts = of(profile, &Limits::new(&Thresholds::default(), None)).into_iter();
+            let verdicts =
+                verdicts(profile, &Limits::new(&Thresholds::default(), None)).into_iter();
             verdicts.map(|v| (v.kernel, v.total_ns, v.percent.round())).collect::<Vec<_>>()
         };
         let all = [("fill".into(), 53_000, 73.0), ("gelu".into(), 17_000, 23.0)];
@@ -262,7 +263,7 @@ mod tests {
             ..Profile::default()
         };
         let text_of_random = |profile: &Profile| {
-            let verdicts = of(profile, &Limits::new(&Thresholds::default(), None));
+            let verdicts = verdicts(profile, &Limits::new(&Thresholds::default(), None));
             verdicts.into_iter().find(|verdict| verdict.kernel == RANDOM).unwrap().text
         };
         let text = "it is set-up: it makes random numbers, only before the program's work";

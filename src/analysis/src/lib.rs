@@ -66,7 +66,7 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let preparing = set_up::preparing_in(profile);
     set_up::mark_kernels(profile, &preparing);
     let verdicts = classify::classify_launches(profile, thresholds);
-    let set_up = set_up::SetUp::of(profile, &limits);
+    let set_up = set_up::SetUp::from_profile(profile, &limits);
     let mut set_up_ids = set_up.as_ref().map(set_up::SetUp::ids).unwrap_or_default();
     set_up_ids.extend(preparing);
     let found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
@@ -83,5 +83,5 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let repeating_ns = stake::leading_ns(steady_ns, steady_share, span_ns);
     let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus);
     stake::sort(&mut profile.findings, repeating_ns, gpus);
-    profile.kernel_verdicts = kernel_verdict::of(profile, &limits);
+    profile.kernel_verdicts = kernel_verdict::verdicts(profile, &limits);
 }

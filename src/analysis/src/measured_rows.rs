@@ -26,7 +26,7 @@ pub struct RunRows {
 #[must_use]
 pub fn measured_rows(profile: &Profile) -> RunRows {
     let name = device::find_device(profile).name.unwrap_or_default();
-    let gpu = hw::of_device(&name).map_or(name, |hardware| hardware.id.clone());
+    let gpu = hw::for_device(&name).map_or(name, |hardware| hardware.id.clone());
     let row = |op: OpKind, dtype: Dtype, time_ns: f64| {
         let mut row = Measurement::new(MeasurementKind::Kernel, &profile.run.id, &gpu);
         row.gpus = Some(1);
@@ -41,7 +41,7 @@ pub fn measured_rows(profile: &Profile) -> RunRows {
     let mut found = RunRows::default();
     for case in &profile.cases {
         let Some(timing) = &case.timing else { continue };
-        let Some(work) = CountedWork::of(timing) else {
+        let Some(work) = CountedWork::from_timing(timing) else {
             found.skipped.push(format!(
                 "case `{}`: its kernel.toml has no `[work]`, or it was not timed on a GPU",
                 case.name

@@ -35,7 +35,7 @@ struct Activity {
 }
 
 impl Activity {
-    fn of(rank: &RankWork) -> Activity {
+    fn for_rank(rank: &RankWork) -> Activity {
         let of_kind = |kind: GpuWorkKind| {
             let pieces = rank.gpu_work.iter().filter(move |piece| piece.kind == kind);
             Intervals::union(pieces.map(|piece| (piece.start_ns, piece.end_ns)))
@@ -58,16 +58,16 @@ pub(super) fn analyze(
     if joined.ranks.is_empty() {
         return Vec::new();
     }
-    let activities: Vec<Activity> = on_all_cores::map(&joined.ranks, Activity::of);
+    let activities: Vec<Activity> = on_all_cores::map(&joined.ranks, Activity::for_rank);
     let late = late::find(joined, &activities);
     let ranks = Ranks {
         clock: joined.clock.clone(),
-        ranks: time::of_ranks(joined, &activities, &late),
+        ranks: time::rank_times(joined, &activities, &late),
         collectives: collectives::sums(profile, joined, &late),
         unmatched: joined.unmatched,
         waits: late.longest(joined),
         stragglers: late.stragglers(joined),
-        regions: balance::of_regions(joined),
+        regions: balance::region_balances(joined),
         steps: steps::find(joined),
     };
     let findings = finding::findings(&ranks, limits);

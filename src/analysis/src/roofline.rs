@@ -32,7 +32,7 @@ pub(super) fn add(profile: &mut Profile) {
     }
     let mut peaks = Choice::new(&profile.launches, sheet);
     if let Some(model) = &profile.kernel.model
-        && let Some(peak) = of_model(model, &profile.kernels, sheet)
+        && let Some(peak) = model_peak(model, &profile.kernels, sheet)
     {
         peaks.compute = Some(peak);
     }
@@ -141,7 +141,7 @@ impl Choice {
             compute = from_table(launches, sheet);
         }
         let memory = roofs().find(|roof| roof.label == DRAM).map(|roof| Peak::from_roof(roof, ""));
-        let memory = memory.or_else(|| sheet.map(|s| Peak::of_sheet(DRAM, s.dram, "")));
+        let memory = memory.or_else(|| sheet.map(|s| Peak::from_sheet(DRAM, s.dram, "")));
         let outrun =
             "faster than the FP32 units can be: the tensor cores computed it, with an unknown type";
         // Half precision is the most likely type, as above; the lower TF32 peak would overstate the share.
@@ -149,7 +149,7 @@ impl Choice {
         let peaks = sheet.iter().flat_map(|sheet| sheet.compute);
         let peaks = peaks.filter(|(label, _)| likely(label));
         let mut peaks: Vec<_> =
-            peaks.map(|(label, rate)| Peak::of_sheet(label, rate, outrun)).collect();
+            peaks.map(|(label, rate)| Peak::from_sheet(label, rate, outrun)).collect();
         peaks.sort_by(|a, b| a.value.total_cmp(&b.value));
         let mut choice = Choice { compute, memory, sheet: peaks };
         if unmeasured {
@@ -202,7 +202,7 @@ fn utilization(rate: Option<f64>, peak: &Option<Peak>, unit: &str) -> Option<Uti
 
 /// The peak for a model's dtype: from the datasheet, else from the matrix products measured in the
 /// same run. A model in FP32 can compute in another type, such as under autocast: the kernels tell.
-fn of_model(model: &ModelInfo, kernels: &[KernelSum], sheet: Option<&Peaks>) -> Option<Peak> {
+fn model_peak(model: &ModelInfo, kernels: &[KernelSum], sheet: Option<&Peaks>) -> Option<Peak> {
     let label = match model.dtype.as_str() {
         "float64" => "FP64",
         "float32" => match most_products(kernels) {
@@ -218,7 +218,7 @@ fn of_model(model: &ModelInfo, kernels: &[KernelSum], sheet: Option<&Peaks>) -> 
     let of_sheet =
         sheet.and_then(|s| s.compute.iter().find(|(l, rate)| *l == label && *rate > 0.0));
     if let Some((label, rate)) = of_sheet {
-        return Some(Peak::of_sheet(label, *rate, ""));
+        return Some(Peak::from_sheet(label, *rate, ""));
     }
     model.matmul_flops_per_s.map(|value| Peak {
         label: format!("{} matrix products", model.dtype),
@@ -250,7 +250,7 @@ fn from_table(launches: &[Launch], sheet: Option<&Peaks>) -> Option<Peak> {
     let of_sheet = |label: &str, note: &str| {
         let sheet = sheet?;
         let (label, rate) = sheet.compute.iter().find(|(l, rate)| *l == label && *rate > 0.0)?;
-        Some(Peak::of_sheet(label, *rate, note))
+        Some(Peak::from_sheet(label, *rate, note))
     };
     if tensor {
         let note = "the tensor cores are used; the profile does not say with which type";
@@ -273,7 +273,7 @@ impl Peak {
         }
     }
 
-    fn of_sheet(label: &str, tera: f64, note: &str) -> Peak {
+    fn from_sheet(label: &str, tera: f64, note: &str) -> Peak {
         Peak {
             label: label.to_owned(),
             value: tera * 1e12,
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn attributes_of_the_device_give_ceilings() {
-        let launch = Launch::of_numbers(&[
+        let launch = Launch::from_numbers(&[
             ("device__attribute_memory_clock_rate", 3_201_000.0),
             ("device__attribute_global_memory_bus_width", 6016.0),
             ("device__attribute_clock_rate", 1_980_000.0),

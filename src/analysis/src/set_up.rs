@@ -124,7 +124,7 @@ pub(super) struct SetUp<'a> {
 
 impl<'a> SetUp<'a> {
     /// `None` if they hold little of the time, or if a timeline tells what follows them.
-    pub(super) fn of(profile: &'a Profile, limits: &Limits<'_>) -> Option<Self> {
+    pub(super) fn from_profile(profile: &'a Profile, limits: &Limits<'_>) -> Option<Self> {
         if profile.timeline.is_some() || !profile.launches.iter().any(|l| !l.metrics.is_empty()) {
             return None;
         }

@@ -51,7 +51,7 @@ pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
     let devices = devices.into_iter().filter_map(|device| {
         let parts = scope.parts(trace, device);
         let known = (&waits, &start_up, &host);
-        (!parts.is_empty()).then(|| of_device(trace, device, &parts, known, &mut regions))
+        (!parts.is_empty()).then(|| device_time(trace, device, &parts, known, &mut regions))
     });
     let devices: Vec<DeviceTime> = devices.collect();
     let regions = regions.into_iter().map(|(index, sums)| sums.into_time(trace, index));
@@ -85,7 +85,7 @@ fn computes(work: &TraceWork) -> bool {
     matches!(work.kind, TraceWorkKind::Kernel | TraceWorkKind::Graph)
 }
 
-fn of_device(
+fn device_time(
     trace: &Trace,
     (rank, device): (Option<u32>, u32),
     parts: &[Vec<&TraceWork>],

@@ -77,7 +77,7 @@ pub(super) fn judge(
                 continue;
             }
             let Some(expected) = known.get(&time.key.gpu) else { continue };
-            let judgement = expected.judge(&of_case(time, &case), threshold, args.validity);
+            let judgement = expected.judge(&time_as_case(time, &case), threshold, args.validity);
             verdicts.push(judgement.verdict);
             time.against = Some(judgement);
         }
@@ -136,7 +136,7 @@ fn updates_of(app: &App, files: &[(PathBuf, Vec<UpdatedEntry>)]) -> Vec<Expectat
 }
 
 /// The time as that of `case`, as which it is expected: expectations are of a GPU, not of a remote.
-fn of_case(time: &SuiteTime, case: &str) -> SuiteTime {
+fn time_as_case(time: &SuiteTime, case: &str) -> SuiteTime {
     let key = MeasurementKey { case: case.to_owned(), ..time.key.clone() };
     SuiteTime { key, ..time.clone() }
 }
@@ -191,7 +191,7 @@ fn update(
         // Remotes with this GPU have one expectation of a case, from the sessions of all.
         let mut times: BTreeMap<MeasurementKey, (SuiteTime, Vec<&HistoryPoint>)> = BTreeMap::new();
         for (row, time) in run.times().filter(|(_, time)| time.key.gpu == gpu) {
-            let plain = of_case(time, row.case_of_any_remote());
+            let plain = time_as_case(time, row.case_of_any_remote());
             let of_remote =
                 if plain.key == time.key { Vec::new() } else { sessions(&points, time) };
             let (_, found) = times

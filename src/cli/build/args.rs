@@ -105,7 +105,7 @@ Examples:
 
 impl BuildArgs {
     /// The arguments of `rgpu build FILE`, with the remote and run flags of another command.
-    pub(in crate::cli) fn of_file(file: String, place: &RemoteArgs, run: &RunArgs) -> Self {
+    pub(in crate::cli) fn for_file(file: String, place: &RemoteArgs, run: &RunArgs) -> Self {
         Self {
             file: Some(file),
             kernel: None,

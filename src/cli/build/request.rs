@@ -35,7 +35,7 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
     let emit = emit(args);
     let options = split_options(args.compile_options.as_deref())?;
     match (&args.dsl, &args.kernel, &args.file) {
-        (Some(dsl), _, Some(file)) => of_dsl(args, *dsl, Path::new(file), emit, options),
+        (Some(dsl), _, Some(file)) => dsl_build(args, *dsl, Path::new(file), emit, options),
         (None, None, Some(file)) if is_python(file) && !Path::new(file).exists() => {
             Err(missing::file(file))
         }
@@ -43,7 +43,7 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
             let path = Path::new(file);
             match imported_dsls(path).as_slice() {
                 [dsl] => {
-                    let mut command = of_dsl(args, *dsl, path, emit, options)?;
+                    let mut command = dsl_build(args, *dsl, path, emit, options)?;
                     let name = dsl.name();
                     command.assumptions.insert(0, format!("--dsl {name}: `{file}` imports it"));
                     Ok(command)
@@ -54,7 +54,7 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
         }
         (None, None, Some(file)) if is_not_compilable(file) => Err(not_compilable(file)),
         (None, Some(name), _) | (None, None, Some(name)) => {
-            of_kernel(app, args, name, emit, options)
+            kernel_build(app, args, name, emit, options)
         }
         _ => Err(usage("nothing to build".to_owned()).hint("rgpu build --kernel vecadd")),
     }
@@ -144,7 +144,7 @@ fn split_options(text: Option<&str>) -> Result<Vec<String>> {
         .ok_or_else(|| usage(format!("`--compile-options`: a quote is not closed in `{text}`")))
 }
 
-fn of_kernel(
+fn kernel_build(
     app: &App,
     args: &BuildArgs,
     name: &str,
@@ -208,7 +208,7 @@ fn of_kernel(
     })
 }
 
-fn of_dsl(
+fn dsl_build(
     args: &BuildArgs,
     dsl: Dsl,
     file: &Path,

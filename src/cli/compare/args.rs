@@ -178,7 +178,7 @@ impl CompareMode {
 
 impl CompareArgs {
     /// The first given flag that only a comparison of kernels uses.
-    pub(in crate::cli) fn of_kernels(&self) -> Option<String> {
+    pub(in crate::cli) fn kernel_only_flag(&self) -> Option<String> {
         let own = [
             ("--mode", self.mode.is_some()),
             ("--problem-sizes", !self.problem_sizes.is_empty()),

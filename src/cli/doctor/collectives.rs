@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rgpu_predict::Calibration;
 use rgpu_predict::calibration::{CollectiveFit, Errors};
 use rgpu_predict::collective::{self, Op, Topology};
-use rgpu_predict::fit::{fit, fit_times, of_gpu};
+use rgpu_predict::fit::{fit, fit_times, gpu_rows};
 use rgpu_predict::hw::Gpu;
 use rgpu_predict::measurement::{Measurement, MeasurementKind, write_csv};
 use schemars::JsonSchema;
@@ -150,11 +150,11 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     )?;
     let rows = rows(&measured, &jiff::Zoned::now().date().to_string());
     let known_gpus = model::known_gpus(app);
-    let hardware = known_gpus.iter().find(|known| of_gpu(&rows, &known.id).next().is_some());
+    let hardware = known_gpus.iter().find(|known| gpu_rows(&rows, &known.id).next().is_some());
     let gpu = hardware.and_then(|known| Some((known, known.gpu().ok()?)));
-    let calibration = gpu
-        .as_ref()
-        .map(|(known, gpu)| fit(&known.id, gpu, Topology::of(gpu).as_ref(), &rows).calibration);
+    let calibration = gpu.as_ref().map(|(known, gpu)| {
+        fit(&known.id, gpu, Topology::for_gpu(gpu).as_ref(), &rows).calibration
+    });
     let document = CollectivesDocument {
         schema: "rgpu.collectives/1",
         remote: spec.name.clone(),
@@ -231,7 +231,7 @@ fn timed(
     calibration: Option<&Calibration>,
 ) -> Vec<TimedCollective> {
     let ranks = f64::from(measured.ranks);
-    let topology = gpu.and_then(Topology::of);
+    let topology = gpu.and_then(Topology::for_gpu);
     let mut all = Vec::new();
     for (op, name) in Op::ALL {
         let own = measured.rows.iter().filter(|row| row.op == *name);
@@ -417,7 +417,7 @@ mod tests {
         let measured = measured("NVIDIA H200");
         let rows = rows(&measured, "2026-11-27");
         let gpu = rgpu_predict::hw::find("h200").unwrap().gpu().unwrap();
-        let calibration = fit("h200", &gpu, Topology::of(&gpu).as_ref(), &rows).calibration;
+        let calibration = fit("h200", &gpu, Topology::for_gpu(&gpu).as_ref(), &rows).calibration;
         for (gpu, calibration) in [(Some(&gpu), Some(&calibration)), (None, None)] {
             let all = timed(&measured, gpu, calibration);
             let [all_reduce] = &all[..] else { panic!("one collective") };

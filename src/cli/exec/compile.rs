@@ -195,7 +195,7 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
         .collect();
     let choice = args.place.gpu.as_deref().map(crate::cli::support::profile_request::gpu_choice);
     let choice = choice.unwrap_or_default();
-    let (known, count) = requested.of_host(known, &choice).map_err(PlanError::from)?;
+    let (known, count) = requested.on_host(known, &choice).map_err(PlanError::from)?;
     Ok(Some(GpuRequest {
         choice,
         count,

@@ -173,7 +173,7 @@ mod tests {
     use rgpu_run::store::DestinationRoot;
 
     fn pulled(text: &str) -> HostFile {
-        let digest = Digest::of(text.as_bytes());
+        let digest = Digest::sha256(text.as_bytes());
         HostFile {
             host_path: "here/f".to_owned(),
             rung: "exec".into(),
@@ -200,7 +200,7 @@ mod tests {
         let files = sent.map(|text| InputFile {
             path: "here/f".to_owned(),
             size: text.len() as u64,
-            digest: Digest::of(text.as_bytes()),
+            digest: Digest::sha256(text.as_bytes()),
             blobs: Vec::new(),
             piece_bytes: 0,
             executable: false,

@@ -270,7 +270,7 @@ fn swizzled_recast(
     args: &RecastArgs,
 ) -> Result<SwizzledLayout> {
     for bits in [args.from, args.to] {
-        whole.swizzle().of_elements(bits).map_err(usage)?;
+        whole.swizzle().for_elements(bits).map_err(usage)?;
     }
     let offset = whole.offset().checked_mul(args.from).filter(|bits| bits % args.to == 0);
     let offset = offset.ok_or_else(|| {

@@ -132,7 +132,7 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
     let plain = layout.layout();
     // From here on, the swizzle is one of offsets.
     let placed = match args.elem_bytes {
-        Some(element) => layout.of_elements(element).map_err(usage)?,
+        Some(element) => layout.for_elements(element).map_err(usage)?,
         None => layout.clone(),
     };
     let mut at = Vec::new();
@@ -274,14 +274,14 @@ fn picture(args: &EvalArgs, layout: &SwizzledLayout, placed: &SwizzledLayout) ->
         None => Coloring::Offset,
     };
     let drawn = match &args.tile {
-        None => CellGrid::of_values(placed, coloring).map(|cells| cells.titled(layout)),
+        None => CellGrid::from_values(placed, coloring).map(|cells| cells.titled(layout)),
         Some(tile) => {
             let [rows, columns] = numbers(tile, 'x', "16x8")?;
             if !layout.swizzle().is_identity() {
                 return Err(usage("a layout of threads and values has no swizzle"));
             }
             let tile = Tile { rows, columns, row_major: args.row_major };
-            CellGrid::of_threads(layout.layout(), tile, coloring)
+            CellGrid::from_threads(layout.layout(), tile, coloring)
         }
     };
     drawn.map_err(usage)

@@ -74,7 +74,7 @@ struct SnapshotEntry {
 
 pub(super) fn run(app: &App, args: &SnapshotArgs) -> Result<Status> {
     let (source, layouts) = match &args.input {
-        None => ("formulas".to_owned(), of_formulas(&args.kernel)?),
+        None => ("formulas".to_owned(), formula_layouts(&args.kernel)?),
         Some(path) if path.extension().is_some_and(|extension| extension == "py") => {
             (path.display().to_string(), dump::layouts(app, path, &args.kernel)?)
         }
@@ -101,7 +101,7 @@ pub(super) fn run(app: &App, args: &SnapshotArgs) -> Result<Status> {
 }
 
 /// The layouts of the formulas for a tile and a shape.
-pub(super) fn of_formulas(args: &dump::KernelArgs) -> Result<Vec<NamedLayout>> {
+pub(super) fn formula_layouts(args: &dump::KernelArgs) -> Result<Vec<NamedLayout>> {
     let tile = args.tile.as_deref().unwrap_or(dump::DEFAULT_TILE);
     let [m, n, k] = numbers(tile, 'x', dump::DEFAULT_TILE)?;
     let tile = MmaTile::new(m, n, k, args.cta_group == 2, 16).map_err(usage)?;

@@ -109,7 +109,7 @@ pub(super) fn run(app: &App, args: &TmemArgs) -> Result<Status> {
         }
     };
     let of_tile =
-        tile.map(|tile| TmemRequest::of_tile(tile, args.acc_stages)).transpose().map_err(usage)?;
+        tile.map(|tile| TmemRequest::for_tile(tile, args.acc_stages)).transpose().map_err(usage)?;
     let columns = of_tile.unwrap_or(TmemRequest {
         accumulator: args.acc_cols.unwrap_or_default(),
         sfa: args.sfa_cols,

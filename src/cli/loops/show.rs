@@ -11,7 +11,7 @@ use rgpu_work::loops::{
 fn load(app: &App, args: &LoopArgs) -> Result<LoopStatus> {
     let loops = super::open_existing(app)?;
     let row = loops.find(args.id.as_deref())?;
-    Ok(LoopStatus::of(&loops, &row)?)
+    Ok(LoopStatus::for_row(&loops, &row)?)
 }
 
 /// Shows the state of a loop.

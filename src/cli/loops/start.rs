@@ -69,7 +69,7 @@ pub(super) fn stop(app: &App, args: &LoopArgs) -> Result<Status> {
             "stop requested; the loop ends running commands and compares the best with the start",
         );
         if app.global.json {
-            app.print_json(&LoopStatus::of(&loops, &row)?)?;
+            app.print_json(&LoopStatus::for_row(&loops, &row)?)?;
         }
         return Ok(0);
     }

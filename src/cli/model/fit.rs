@@ -7,7 +7,7 @@ use rgpu_predict::Calibration;
 use rgpu_predict::calibration::{Efficiency, Errors, Regime};
 use rgpu_predict::collective::Topology;
 use rgpu_predict::config::Model;
-use rgpu_predict::fit::{fit, fit_steps, of_gpu};
+use rgpu_predict::fit::{fit, fit_steps, gpu_rows};
 use rgpu_predict::measurement::Measurement;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -95,13 +95,13 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
         Some(name) => row.framework.as_deref() == Some(name),
         None => true,
     };
-    let own: Vec<Measurement> = of_gpu(&all, &hardware.id).filter(wanted).cloned().collect();
+    let own: Vec<Measurement> = gpu_rows(&all, &hardware.id).filter(wanted).cloned().collect();
     if own.is_empty() {
         let what = format!("none of {} rows is of `{}`", all.len(), hardware.id);
         return Err(Failure::new(Exit::Artifact, "no_rows", what)
             .hint("check `--gpu`, `--framework`, `--since` and `--until`"));
     }
-    let topology = Topology::of(&numbers);
+    let topology = Topology::for_gpu(&numbers);
     let models = args.configs.iter().map(|text| named_model(text)).collect::<Result<Vec<_>>>()?;
     let mut fitted = fit(&hardware.id, &numbers, topology.as_ref(), &own);
     if let Some(topology) = &topology {

@@ -253,7 +253,7 @@ fn predict(
                 if let (Some(ends), true) = (&ends, served.serving.is_calibrated) {
                     let at = |end: &Target| serve(model, deployment, &load, &end.context());
                     if let (Ok(fast), Ok(slow)) = (at(&ends[0]), at(&ends[1])) {
-                        point.likely = Some(LikelyServing::of(&fast.serving, &slow.serving));
+                        point.likely = Some(LikelyServing::between(&fast.serving, &slow.serving));
                     }
                 }
                 points.push(point);
@@ -312,7 +312,7 @@ fn predict(
         model: model_document(model),
         parallelism: deployment.parallelism,
         placement: deployment.placement,
-        calibration: CalibrationState::of(is_calibrated),
+        calibration: CalibrationState::from_bool(is_calibrated),
         points,
         phases,
         stages,

@@ -91,11 +91,11 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
         None => true,
     };
     let own: Vec<&Measurement> =
-        rgpu_predict::fit::of_gpu(&all, &hardware.id).filter(has_name).collect();
+        rgpu_predict::fit::gpu_rows(&all, &hardware.id).filter(has_name).collect();
     let predictor = Predictor {
         gpu: &numbers,
         calibration: calibration.as_ref(),
-        topology: Topology::of(&numbers),
+        topology: Topology::for_gpu(&numbers),
         model: model.as_ref(),
     };
     let mut pairs = Vec::new();

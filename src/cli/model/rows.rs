@@ -42,18 +42,18 @@ pub(super) fn rows(app: &App, sources: &[String], dates: &DateArgs) -> Result<Ve
     let mut rows = Vec::new();
     for source in sources {
         if Path::new(source).is_file() {
-            rows.extend(of_csv(Path::new(source))?)
+            rows.extend(csv_rows(Path::new(source))?)
         } else {
-            rows.extend(of_run(app, source)?)
+            rows.extend(run_rows(app, source)?)
         }
     }
     Ok(dates.select(rows))
 }
 
-fn of_csv(file: &Path) -> Result<Vec<Measurement>> {
+fn csv_rows(file: &Path) -> Result<Vec<Measurement>> {
     let text = input::read(file)?;
     let lines = text.iter().filter(|byte| **byte == b'\n').count();
-    MemoryBudget::of(text.len()).take_values("row", lines, ROW_BYTES).map_err(|over| {
+    MemoryBudget::for_file(text.len()).take_values("row", lines, ROW_BYTES).map_err(|over| {
         Failure::new(Exit::Artifact, "too_large", over.to_string()).file(file.display())
     })?;
     read_csv(&text).map_err(|error| {
@@ -63,7 +63,7 @@ fn of_csv(file: &Path) -> Result<Vec<Measurement>> {
     })
 }
 
-fn of_run(app: &App, name: &str) -> Result<Vec<Measurement>> {
+fn run_rows(app: &App, name: &str) -> Result<Vec<Measurement>> {
     let folder = app.runs().find_result(name).map_err(|e| match e {
         StoreError::Unknown(_) => missing::run_or_file(name),
         other => other.into(),

@@ -168,7 +168,7 @@ pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
         app.print_note(&format!("this is a new queue, in `{own}`; `{above}` has one too"));
     }
     if app.global.json {
-        app.print_json(&QueueDocument::of(&queue, vec![queue.entry(id)?])?)?;
+        app.print_json(&QueueDocument::for_entries(&queue, vec![queue.entry(id)?])?)?;
         return Ok(0);
     }
     app.print(&format!("{id}\n"));

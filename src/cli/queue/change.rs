@@ -126,7 +126,7 @@ fn wait_for_all(queue: &Queue, ids: &[i64], mut meanwhile: impl FnMut()) -> Resu
 /// Prints entries: each as a line, or all as a document.
 fn show(app: &App, queue: &Queue, entries: Vec<Entry>) -> Result<()> {
     if app.global.json {
-        return app.print_json(&QueueDocument::of(queue, entries)?);
+        return app.print_json(&QueueDocument::for_entries(queue, entries)?);
     }
     entries.iter().for_each(|entry| app.print(&format!("{}\n", line(entry))));
     Ok(())
@@ -182,7 +182,7 @@ pub(super) fn requeue(app: &App, args: &RequeueArgs) -> Result<Status> {
 pub(super) fn set_paused(app: &App, is_paused: bool) -> Result<Status> {
     let mut queue = super::open(app)?;
     queue.set_paused(is_paused)?;
-    let document = QueueDocument::of(&queue, Vec::new())?;
+    let document = QueueDocument::for_entries(&queue, Vec::new())?;
     if app.global.json {
         app.print_json(&document)?
     } else {
@@ -202,7 +202,7 @@ pub(super) fn clean(app: &App, args: &CleanArgs) -> Result<Status> {
         removed = queue.prune(PruneChoice { dry_run: false, ..choice })?;
     }
     if app.global.json {
-        app.print_json(&QueueDocument::of_removed(&queue, removed)?)?;
+        app.print_json(&QueueDocument::for_removed(&queue, removed)?)?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };

@@ -56,7 +56,7 @@ impl ListArgs {
 pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     let queue = super::open_existing(app)?;
     let (entries, left_out) = args.select(&queue)?;
-    let document = QueueDocument::of(&queue, entries)?;
+    let document = QueueDocument::for_entries(&queue, entries)?;
     if app.global.json {
         app.print_json(&document)?;
         return Ok(0);

@@ -44,7 +44,7 @@ pub(super) fn run(app: &App, args: &LogArgs) -> Result<Status> {
         }
         let bytes = read_all(&queue, args.entry, attempt)?;
         let output = Some(String::from_utf8_lossy(&bytes).into_owned());
-        app.print_json(&QueueEntryDocument::of(&queue, entry, Vec::new(), output)?)?;
+        app.print_json(&QueueEntryDocument::for_entry(&queue, entry, Vec::new(), output)?)?;
         return Ok(0);
     }
     if args.follow {

@@ -58,7 +58,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         }
         let pid = detach(&queue, &arguments)?;
         if app.global.json {
-            app.print_json(&QueueDocument::of(&queue, Vec::new())?)?;
+            app.print_json(&QueueDocument::for_entries(&queue, Vec::new())?)?;
         } else {
             app.print_note(&format!(
                 "process {pid} runs the queue; its messages are in .rgpu/runner.log"
@@ -95,7 +95,7 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
         let queue = super::open(app)?;
         let mut entries = queue.entries()?;
         entries.retain(|entry| ended.contains(&entry.id));
-        app.print_json(&QueueDocument::of(&queue, entries)?)?;
+        app.print_json(&QueueDocument::for_entries(&queue, entries)?)?;
     }
     Ok(if is_stopped { Exit::Cancelled as u8 } else { 0 })
 }

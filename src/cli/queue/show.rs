@@ -22,7 +22,7 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
     let entry = queue.entry(args.entry)?;
     let runs = runs_of(app, entry.id);
     if app.global.json {
-        app.print_json(&QueueEntryDocument::of(&queue, entry, runs, None)?)?;
+        app.print_json(&QueueEntryDocument::for_entry(&queue, entry, runs, None)?)?;
         return Ok(0);
     }
     let mut text = format!("{} {}\n", entry.id, one_line(&entry.name));

@@ -32,7 +32,7 @@ pub(super) fn run(app: &App, args: &TopArgs) -> Result<Status> {
     }
     let mut shown: Option<QueueDocument> = None;
     loop {
-        let document = QueueDocument::of(&queue, args.list.select(&queue)?.0)?;
+        let document = QueueDocument::for_entries(&queue, args.list.select(&queue)?.0)?;
         if !shown.as_ref().is_some_and(|shown| shown.has_same_state(&document)) {
             if app.global.json {
                 app.print_json(&document)?

@@ -43,7 +43,8 @@ struct ListedRun {
 
 impl ListedRun {
     fn new(line: RunLine) -> Self {
-        let summary = RunFolder::open(&line.folder).and_then(|folder| RunSummary::of(&folder));
+        let summary =
+            RunFolder::open(&line.folder).and_then(|folder| RunSummary::from_folder(&folder));
         let mut listed = Self { record: line.record, median_ns: None, gpu: None, verdict: None };
         if let Ok(summary) = summary {
             listed.median_ns = summary.median_ns.filter(|_| !summary.is_cpu_reference);

@@ -113,7 +113,7 @@ fn host_phrase(spec: &RemoteSpec) -> String {
 /// The file whose existence records the consent.
 fn consent_file(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> PathBuf {
     let key = format!("{}\n{}", spec.url, wheels.environment().requirements.join("\n"));
-    let digest = rgpu_protocol::Digest::of(key.as_bytes());
+    let digest = rgpu_protocol::Digest::sha256(key.as_bytes());
     app.cache.join("fetched").join(&digest.as_str()[..24])
 }
 

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::app::App;
-use super::open_profile::{OpenedProfile, file_name, import_file, of_imported};
+use super::open_profile::{OpenedProfile, file_name, from_imported, import_file};
 use rgpu_import::join::join_reports;
 use rgpu_import::{Detail, Imported, Source};
 use rgpu_model::error::{Exit, Failure, Result};
@@ -74,7 +74,7 @@ pub(in crate::cli) fn open(
         many => format!("{many} reports: {name} …"),
     };
     let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
-    Ok(of_imported(app, joined, &kind, (&name, shown), path, Detail::Full))
+    Ok(from_imported(app, joined, &kind, (&name, shown), path, Detail::Full))
 }
 
 /// The kind of a file and its content.

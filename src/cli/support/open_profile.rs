@@ -190,7 +190,7 @@ fn file(
     let source = Source { max_bytes, detail, ..Source::new(path, shown).alone().watched(&bar) };
     let (importer, imported) = import_file(&source)?;
     drop(bar);
-    Ok(of_imported(app, imported, &importer.kind, (&name, shown), path, detail))
+    Ok(from_imported(app, imported, &importer.kind, (&name, shown), path, detail))
 }
 
 pub(in crate::cli) fn file_name(path: &Path) -> String {
@@ -208,7 +208,7 @@ pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Impor
         .and_then(|f| f.take(64 << 10).read_to_end(&mut head))
         .map_err(unreadable)?;
     let name = file_name(path);
-    if let Some(known) = foreign_file::of(&name, &head) {
+    if let Some(known) = foreign_file::recognise(&name, &head) {
         return Err(Failure::new(Exit::Artifact, "unknown_file", known.what)
             .file(shown)
             .hint(known.next_step));
@@ -256,7 +256,7 @@ pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Impor
 
 /// The profile of what was imported from a file, or from several reports of one program. `names` are
 /// the name and the path, as shown.
-pub(in crate::cli) fn of_imported(
+pub(in crate::cli) fn from_imported(
     app: &App,
     mut imported: Imported,
     kind: &ArtifactKind,

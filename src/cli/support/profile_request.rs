@@ -51,7 +51,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     let spec = loaded.spec;
     let mode = args.mode.or(spec.mode).unwrap_or(ProfileMode::Ncu);
-    let cases = spec.cases(&Selection::of(&args.problem_sizes, mode)).map_err(|error| {
+    let cases = spec.cases(&Selection::for_mode(&args.problem_sizes, mode)).map_err(|error| {
         let failure = Failure::from(error);
         // Some expressions fail only for certain sizes, but the mistake is in the file.
         match &spec.file {
@@ -121,7 +121,7 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     // `python3` or `torchrun` would be the same title for every program.
     let name = file_name(script.map_or(program_path, |at| words[at]));
     let program = Program { name, argv, files, ..Program::default() };
-    let profile_command = of_program(app, args, mode, program, inputs)?;
+    let profile_command = program_profile(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..profile_command })
 }
 
@@ -131,7 +131,7 @@ pub(super) fn file_name(path: &str) -> String {
 }
 
 /// The profile of an already made program.
-pub(in crate::cli) fn of_program(
+pub(in crate::cli) fn program_profile(
     app: &App,
     args: &ProfileArgs,
     mode: ProfileMode,

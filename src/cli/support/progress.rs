@@ -147,7 +147,7 @@ impl SilenceWatch {
 
 impl Progress {
     /// Sets the run whose job it follows, which is named when the link is lost.
-    pub(in crate::cli) fn of_run(mut self, run: &str) -> Self {
+    pub(in crate::cli) fn for_run(mut self, run: &str) -> Self {
         run.clone_into(&mut self.run);
         self
     }
@@ -636,7 +636,7 @@ mod tests {
         let terminal = Terminal { stderr_tty: false, has_bars: false, ..Terminal::detect() };
         let (canceller, _cancel) = rgpu_run::run::channel();
         let mut progress =
-            Progress::new(terminal, LiveOutput::Stderr, true, canceller, None).of_run("night");
+            Progress::new(terminal, LiveOutput::Stderr, true, canceller, None).for_run("night");
         let text = progress.first_loss_text("the link was cut", 1);
         assert_eq!(
             text,

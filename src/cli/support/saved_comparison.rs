@@ -15,7 +15,7 @@ pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<Comparison>> 
         return Ok(None);
     }
     match app.runs().find_result(what) {
-        Ok(folder) => of_run(&folder),
+        Ok(folder) => in_folder(&folder),
         // The caller then opens a profile, which reports a wrong name.
         Err(_) => Ok(None),
     }
@@ -30,7 +30,7 @@ pub(in crate::cli) fn folder_of(app: &App, what: &str) -> Result<Option<PathBuf>
 }
 
 /// The comparison saved in a run folder. `None` if there is none.
-pub(in crate::cli) fn of_run(folder: &RunFolder) -> Result<Option<Comparison>> {
+pub(in crate::cli) fn in_folder(folder: &RunFolder) -> Result<Option<Comparison>> {
     let path = folder.path().join("compare.json");
     if !path.is_file() {
         return Ok(None);

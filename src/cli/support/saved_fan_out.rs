@@ -22,7 +22,7 @@ pub(in crate::cli) fn show(app: &App, fan_out: &FanOut) -> Result<()> {
 }
 
 /// The joined result in a run folder. `None` if the folder is of a single run.
-pub(in crate::cli) fn of_run(folder: &RunFolder) -> Result<Option<FanOut>> {
+pub(in crate::cli) fn in_folder(folder: &RunFolder) -> Result<Option<FanOut>> {
     if !folder.path().join(FAN_OUT_FILE).is_file() {
         return Ok(None);
     }
@@ -39,7 +39,7 @@ pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<FanOut>> {
         return Ok(None);
     }
     match app.runs().find_result(what) {
-        Ok(folder) => of_run(&folder),
+        Ok(folder) => in_folder(&folder),
         // The code that opens profiles reports a wrong name.
         Err(_) => Ok(None),
     }

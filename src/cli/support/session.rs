@@ -479,7 +479,7 @@ fn run_reporters(
         canceller,
         output_options.row,
     )
-    .of_run(output_options.run);
+    .for_run(output_options.run);
     let (bar, program_output) = (progress.bar(), progress.program_output());
     reporters.0.push(Box::new(progress));
     let runs = app.runs();

@@ -132,7 +132,7 @@ fn loop_data(context: &DashboardContext) -> Result<Option<LoopData>, String> {
         found => found.map_err(|e| e.to_string())?,
     };
     let folder = loops.folder(&row.id);
-    let status = LoopStatus::of(&loops, &row).map_err(|e| e.to_string())?;
+    let status = LoopStatus::for_row(&loops, &row).map_err(|e| e.to_string())?;
     Ok(Some(LoopData {
         status,
         heartbeat: loops.heartbeat(&row.id),

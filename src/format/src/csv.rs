@@ -77,7 +77,7 @@ impl<'a> Rows<'a> {
         let text = std::str::from_utf8(file)
             .map_err(|e| CsvError::NotText { offset: e.valid_up_to() as u64 })?;
         let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
-        let budget = MemoryBudget::of(file.len());
+        let budget = MemoryBudget::for_file(file.len());
         Ok(Rows { text, at, rows: 0, last_row_offset: at, budget })
     }
 

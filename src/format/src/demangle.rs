@@ -19,7 +19,7 @@ struct LimitedName {
 }
 
 impl LimitedName {
-    fn of(symbol: &str) -> Self {
+    fn for_symbol(symbol: &str) -> Self {
         Self { text: String::new(), bytes_left: MIN_NAME_LIMIT + MAX_GROWTH * symbol.len() }
     }
 }
@@ -38,7 +38,7 @@ pub fn demangle(symbol: &str) -> Option<String> {
     if symbol.len() > MAX_SYMBOL_BYTES {
         return None;
     }
-    let mut limited = LimitedName::of(symbol);
+    let mut limited = LimitedName::for_symbol(symbol);
     // Legacy Rust names are also valid C++ names, so the stricter Rust demangler goes first.
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
         return write!(limited, "{name:#}").is_ok().then_some(limited.text);
@@ -121,7 +121,7 @@ mod tests {
             "TB1R_B1R_B1R_B1R_B1R_B1R_B1R_B1R_B1R_B1R_EE",
         ];
         assert_eq!(demangle(&rust.concat()), None);
-        let mut limited = LimitedName::of("abc");
+        let mut limited = LimitedName::for_symbol("abc");
         assert!(limited.write_str(&"x".repeat(1024 + 48)).is_ok());
         assert!(limited.write_str("x").is_err());
     }

@@ -43,7 +43,7 @@ pub struct OverBudget {
 
 impl MemoryBudget {
     /// The budget of a file of `file_bytes` unpacked bytes.
-    pub fn of(file_bytes: usize) -> Self {
+    pub fn for_file(file_bytes: usize) -> Self {
         let limit = (file_bytes as u64).saturating_mul(BYTES_PER_FILE_BYTE) + BASE_BYTES;
         Self { limit, left: limit }
     }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_used_up_once_and_for_all() {
-        let mut budget = MemoryBudget::of(1 << 20);
+        let mut budget = MemoryBudget::for_file(1 << 20);
         assert_eq!(budget.take(34 << 20), Ok(()));
         assert_eq!(budget.take(2 << 20), Err(OverBudget { limit: 35 << 20 }));
         assert!(budget.take(1).is_err());
@@ -204,7 +204,7 @@ mod tests {
     fn values_of_a_document_are_counted_by_where_they_are() {
         let taken = |text: &str| {
             let text = text.to_owned() + &" ".repeat(SMALL_DOCUMENT_BYTES);
-            let mut budget = MemoryBudget::of(0);
+            let mut budget = MemoryBudget::for_file(0);
             budget.take_document(text.as_bytes()).unwrap();
             budget.limit - budget.left - text.len() as u64
         };
@@ -213,21 +213,22 @@ mod tests {
         assert_eq!(taken("[{},{}]"), 64 + 1200);
         assert_eq!(taken("{\"a\":{},\"b\":{}}"), 32 + 3 * 180 + 1000);
         let list = format!("[{}{{}}]", "{},".repeat(100_000));
-        let over = MemoryBudget::of(list.len()).take_document(list.as_bytes()).unwrap_err();
+        let over = MemoryBudget::for_file(list.len()).take_document(list.as_bytes()).unwrap_err();
         assert!(matches!(over, JsonOverBudget::Values { offset: 100_000..200_000, .. }), "{over}");
         let deep = "[".repeat(10_000_000);
-        assert_eq!(MemoryBudget::of(deep.len()).take_document(deep.as_bytes()), Ok(()));
+        assert_eq!(MemoryBudget::for_file(deep.len()).take_document(deep.as_bytes()), Ok(()));
     }
 
     #[test]
     fn values_of_a_json_text_are_counted() {
         let objects = "{},".repeat(100);
-        let mut budget = MemoryBudget::of(objects.len());
+        let mut budget = MemoryBudget::for_file(objects.len());
         assert_eq!(budget.take_json(objects.as_bytes(), 1 << 10, 1 << 4), Ok(()));
-        let over = MemoryBudget::of(0).take_json(objects.as_bytes(), 1 << 20, 0).unwrap_err();
+        let over = MemoryBudget::for_file(0).take_json(objects.as_bytes(), 1 << 20, 0).unwrap_err();
         let limit = OverBudget { limit: 32 << 20 };
         assert_eq!(over, JsonOverBudget::Values { offset: 96, over: limit });
-        let told = MemoryBudget::of(0).take_values("case", 40, 1 << 20).unwrap_err().to_string();
+        let told =
+            MemoryBudget::for_file(0).take_values("case", 40, 1 << 20).unwrap_err().to_string();
         assert!(told.starts_with("case 33 does not fit: "), "{told}");
     }
 }

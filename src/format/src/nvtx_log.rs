@@ -368,7 +368,7 @@ struct Activity {
 /// [`NvtxLogError`] if it is another kind of file, or of a newer format.
 pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
     let mut log = NvtxLog::default();
-    let mut budget = MemoryBudget::of(data.len());
+    let mut budget = MemoryBudget::for_file(data.len());
     let mut offset = 0u64;
     for raw in data.split(|b| *b == b'\n') {
         let start = offset;

@@ -91,7 +91,7 @@ pub fn read(data: &[u8]) -> Result<RangeLog, RangeLogError> {
         return Err(RangeLogError::UnsupportedFormat { format: header.rgpu_ranges });
     }
     let mut log = RangeLog { pid: header.pid, ..RangeLog::default() };
-    let mut budget = MemoryBudget::of(data.len());
+    let mut budget = MemoryBudget::for_file(data.len());
     for (line, number) in lines.zip(2..) {
         match serde_json::from_slice::<LoggedRange>(line) {
             Ok(range) => {

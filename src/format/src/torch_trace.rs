@@ -255,7 +255,7 @@ impl TorchTrace {
     /// # Errors
     /// [`TorchTraceError`]. A trace that was cut off gives the events before the cut.
     pub fn read(file: &[u8]) -> Result<TorchTrace, TorchTraceError> {
-        let mut budget = MemoryBudget::of(file.len());
+        let mut budget = MemoryBudget::for_file(file.len());
         // A budget is larger than this part of it.
         let _ = budget.take(REGION_BYTES);
         TorchTrace::read_within(file, budget)

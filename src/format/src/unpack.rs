@@ -70,7 +70,7 @@ pub enum Packing {
 
 impl Packing {
     /// The packing of a file that begins with `head`. `None` if it is not packed.
-    pub fn of(head: &[u8]) -> Option<Packing> {
+    pub fn from_head(head: &[u8]) -> Option<Packing> {
         match head {
             [0x1f, 0x8b, 8, ..] => Some(Packing::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstd),
@@ -105,7 +105,7 @@ pub struct Unpacked<'a> {
 /// # Errors
 /// [`UnpackError`]. A file that breaks off gives the bytes before.
 pub fn whole(file: &[u8], max_bytes: u64) -> Result<Unpacked<'_>, UnpackError> {
-    let Some(packing) = Packing::of(file) else {
+    let Some(packing) = Packing::from_head(file) else {
         return Ok(Unpacked { bytes: Cow::Borrowed(file), cut: None });
     };
     let bound = TooLarge::new(file.len(), max_bytes);
@@ -123,7 +123,7 @@ pub fn whole(file: &[u8], max_bytes: u64) -> Result<Unpacked<'_>, UnpackError> {
 
 /// The first bytes of a file, unpacked as far as `head` goes, and at most `most` of them.
 pub fn head(head: &[u8], most: usize) -> Cow<'_, [u8]> {
-    let Some(packing) = Packing::of(head) else { return Cow::Borrowed(head) };
+    let Some(packing) = Packing::from_head(head) else { return Cow::Borrowed(head) };
     let mut bytes = Vec::new();
     if let Ok(reader) = packing.reader(head) {
         // `head` ends in the middle of the packed bytes; what came out before is enough.

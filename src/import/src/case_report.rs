@@ -53,7 +53,7 @@ struct CaseTexts<'a> {
 
 /// Checks that the values of a report fit into memory before they are made.
 fn check_size(bytes: &[u8]) -> Result<(), JsonOverBudget> {
-    let mut budget = MemoryBudget::of(bytes.len());
+    let mut budget = MemoryBudget::for_file(bytes.len());
     // A report of another form has no cases, and the typed reader says what is wrong with it.
     let cases = serde_json::from_slice::<CaseTexts<'_>>(bytes).map_or(0, |all| all.cases.len());
     budget.take_values("case", cases, CASE_BYTES)?;

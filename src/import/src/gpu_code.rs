@@ -90,8 +90,8 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.name(), *n)).collect(),
         blocks: read.then_some(found.blocks),
         loops: read.then_some(found.loops),
-        code_sha256: Digest::of(&code[..found.bytes]).into(),
-        shape_sha256: Digest::of(&found.shape).into(),
+        code_sha256: Digest::sha256(&code[..found.bytes]).into(),
+        shape_sha256: Digest::sha256(&found.shape).into(),
         occupancy: None,
     }
 }

@@ -207,7 +207,7 @@ fn results_with_room<'r>(
     report: &'r NcuReport<'_>,
     from: &str,
 ) -> (Vec<NcuResult<'r>>, Option<Gap>) {
-    let mut budget = MemoryBudget::of(report.size());
+    let mut budget = MemoryBudget::for_file(report.size());
     let (mut results, mut over, mut left_out) = (Vec::new(), None, 0_u64);
     for result in report.results() {
         if over.is_none() {

@@ -289,7 +289,7 @@ impl Tree {
     }
 
     /// The region of a range, by the range's index.
-    pub(super) fn of_range(&self, range: usize) -> usize {
+    pub(super) fn region_of_range(&self, range: usize) -> usize {
         self.of_range[range]
     }
 

@@ -164,7 +164,7 @@ impl LeftOut {
         self.by_kind[kind as usize] = count;
     }
 
-    pub(super) fn of(&self, kind: RowKind) -> u64 {
+    pub(super) fn count(&self, kind: RowKind) -> u64 {
         self.by_kind[kind as usize]
     }
 

@@ -63,7 +63,7 @@ fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
     }
     imported.refusals.retain(|refusal| refusal.code != nsys::NO_GPU_ROWS);
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
-    let places = places::of_operators(trace);
+    let places = places::operator_places(trace);
     imported.operators = operators::sum(trace, &places, from);
     imported.device = trace.devices.first().cloned();
     imported.memory = memory::peaks(trace, from);

@@ -82,7 +82,7 @@ pub(super) fn list_ranges(
     order.sort_by_key(|i| (ranges[*i].start_ns, Reverse(ranges[*i].end_ns), ranges[*i].thread));
     let listed = order.iter().take(MAX_RANGES).map(|index| {
         let range = &ranges[*index];
-        let node = tree.of_range(*index);
+        let node = tree.region_of_range(*index);
         let (depth, _, kind) = tree.region_key(node);
         RangeEvent {
             name: names.index(&range.part),

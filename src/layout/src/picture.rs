@@ -89,7 +89,7 @@ impl CellGrid {
     ///
     /// # Errors
     /// If there are too many cells.
-    pub fn of_values(layout: &SwizzledLayout, coloring: Coloring) -> Result<Self, PictureError> {
+    pub fn from_values(layout: &SwizzledLayout, coloring: Coloring) -> Result<Self, PictureError> {
         let plain = layout.layout();
         let parts = plain.parts();
         let rows = match parts.as_slice() {
@@ -116,7 +116,7 @@ impl CellGrid {
     ///
     /// # Errors
     /// If there are too many cells, or an offset lies outside the tile.
-    pub fn of_threads(
+    pub fn from_threads(
         layout: &Layout,
         tile: Tile,
         coloring: Coloring,

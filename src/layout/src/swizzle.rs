@@ -1,7 +1,7 @@
 //! Swizzles: the XOR of some bits of an offset with higher or lower ones.
 //!
 //! The swizzles of shared memory act on byte addresses, and CuTe DSL prints them so: `S<3,4,3>` over a
-//! layout of 4-bit elements. [`Swizzle::of_elements`] gives the one that acts on their offsets.
+//! layout of 4-bit elements. [`Swizzle::for_elements`] gives the one that acts on their offsets.
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ impl Swizzle {
     ///
     /// # Errors
     /// If it would split elements.
-    pub fn of_elements(self, bits: i64) -> Result<Self, SwizzleError> {
+    pub fn for_elements(self, bits: i64) -> Result<Self, SwizzleError> {
         if self.is_identity() {
             return Ok(self);
         }
@@ -161,8 +161,8 @@ impl SwizzledLayout {
     ///
     /// # Errors
     /// If the swizzle would split elements.
-    pub fn of_elements(&self, element: ElementSize) -> Result<Self, SwizzleError> {
-        let swizzle = self.swizzle.of_elements(element.bits())?;
+    pub fn for_elements(&self, element: ElementSize) -> Result<Self, SwizzleError> {
+        let swizzle = self.swizzle.for_elements(element.bits())?;
         Self::new(swizzle, self.offset, self.layout.clone())
     }
 

@@ -133,7 +133,7 @@ pub(super) async fn run_checked(
     };
     let Some(ended) = ended else {
         result.next = next_calls(call, group, action);
-        return Answer::of(&result);
+        return Answer::from_result(&result);
     };
     if let Some(failure) = failure_of(&ended) {
         return Err(failure);
@@ -204,7 +204,7 @@ pub(super) async fn stop(call: &Call, argv: [&str; 2], wait_s: Option<u64>) -> R
     }
     let again = "it starts no more entries and waits for running ones; repeat the call to stop \
                  waiting";
-    Answer::of(&McpCommandResult {
+    Answer::from_result(&McpCommandResult {
         schema: "rgpu.mcp-command/1".to_owned(),
         command,
         state: if has_ended { "done" } else { "running" }.to_owned(),

@@ -73,7 +73,7 @@ async fn run(call: Call) -> Result<Answer> {
                 line.arg(run);
             }
             line.flag("threshold", arguments.threshold);
-            compare_result::of_document(call.document(line).await?)
+            compare_result::document_answer(call.document(line).await?)
         }
         (None, Some(kernels)) => {
             let id = Runs::fresh_id("mcp-compare", jiff::Timestamp::now());

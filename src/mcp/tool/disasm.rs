@@ -127,7 +127,7 @@ struct KernelLine {
 }
 
 impl KernelLine {
-    fn of(image: &CodeImage, kernel: &CodeKernel) -> Self {
+    fn from_kernel(image: &CodeImage, kernel: &CodeKernel) -> Self {
         Self {
             kernel: kernel.name.clone().unwrap_or_else(|| kernel.symbol.clone()),
             arch: image.arch.clone(),
@@ -149,14 +149,15 @@ async fn run(call: Call) -> Result<Answer> {
         line.arg(other);
         line.arg("--diff");
         result.diff = Some(call.document(line).await?);
-        return Answer::of(&result);
+        return Answer::from_result(&result);
     }
     let view = arguments.view.unwrap_or_default();
     line.flag("view", Some(view.word()));
     let code: CodeDocument = serde_json::from_value(call.document(line).await?)
         .map_err(|e| Failure::new(Exit::Bug, "bug", "the code cannot be read").cause(e))?;
     let kernels = || code.images.iter().flat_map(|i| i.kernels.iter().map(move |k| (i, k)));
-    result.kernels = kernels().map(|(image, kernel)| KernelLine::of(image, kernel)).collect();
+    result.kernels =
+        kernels().map(|(image, kernel)| KernelLine::from_kernel(image, kernel)).collect();
     result.errors.clone_from(&code.errors);
     if matches!(view, View::Sass) {
         result.note = code.images.first().and_then(no_operands);
@@ -185,7 +186,7 @@ async fn run(call: Call) -> Result<Answer> {
     }
     if let (View::Mix, Some(kernel)) = (view, first) {
         result.classes.clone_from(&kernel.classes);
-        return Answer::of(&result);
+        return Answer::from_result(&result);
     }
     let start = arguments.first_line.unwrap_or(1);
     if start == 0 || start > lines.len().max(1) {
@@ -203,7 +204,7 @@ async fn run(call: Call) -> Result<Answer> {
         result.cut.push(format!("kernels: 12 of {}; `kernel` chooses", result.kernels.len()));
         result.kernels.truncate(12);
     }
-    Answer::of(&result)
+    Answer::from_result(&result)
 }
 
 /// Why the instructions of an image have no operands, if they have none.

@@ -165,7 +165,7 @@ async fn run(call: Call) -> Result<Answer> {
             OpenedResult { of: arguments.of.clone(), profile, hot_spots }
         }
     };
-    Answer::of(&result(&arguments, &opened)?)
+    Answer::from_result(&result(&arguments, &opened)?)
 }
 
 /// What a result of several runs is, and the calls that show it and its runs. `id` is that of its own
@@ -223,8 +223,12 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
             summary = report("brief").map(|brief| brief.text(&input, &Style::default()));
             Vec::new()
         }
-        Part::Findings => values(profile.findings.iter().map(|f| FindingLine::of(f, names))),
-        Part::Launches => values(launches().map(|launch| LaunchFigures::of(launch, names))),
+        Part::Findings => {
+            values(profile.findings.iter().map(|f| FindingLine::from_finding(f, names)))
+        }
+        Part::Launches => {
+            values(launches().map(|launch| LaunchFigures::from_launch(launch, names)))
+        }
         Part::Metrics => {
             let is_asked = |launch: &&Launch| arguments.launch.is_none_or(|id| id == launch.id);
             let asked = arguments.names.as_deref().unwrap_or_default();

@@ -206,7 +206,7 @@ fn list(runs: &Runs, arguments: &Arguments) -> Result<Answer> {
         .collect();
     let offset = arguments.offset.unwrap_or(0);
     let listed = page(&lines, offset, arguments.count.unwrap_or(20), LIST_BYTES);
-    Answer::of(&RunsResult {
+    Answer::from_result(&RunsResult {
         schema: "rgpu.mcp-runs/1".to_owned(),
         all: lines.len(),
         next_offset: (listed.end < lines.len()).then_some(listed.end),

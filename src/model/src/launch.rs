@@ -89,7 +89,7 @@ pub fn unmeasured(size: &[u32; 3]) -> bool {
 
 impl Launch {
     /// A launch that has nothing but these metrics, without units and sources.
-    pub fn of_numbers(metrics: &[(&str, f64)]) -> Self {
+    pub fn from_numbers(metrics: &[(&str, f64)]) -> Self {
         let metric = |(name, x): &(&str, f64)| ((*name).into(), Value::Float(*x).into());
         Self { metrics: metrics.iter().map(metric).collect(), ..Self::default() }
     }

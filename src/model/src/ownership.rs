@@ -41,7 +41,7 @@ impl Exposure {
     ///
     /// Root and the owner of the folder `home` are no others, and neither is the user's own group,
     /// which is often for the user alone. In a folder with the sticky bit, others replace no file.
-    pub fn of(path: &Path, home: Option<&Path>) -> Option<Self> {
+    pub fn at_path(path: &Path, home: Option<&Path>) -> Option<Self> {
         let meta = path.metadata().ok()?;
         let of_home = home.and_then(|home| home.metadata().ok()).map(|meta| meta.uid());
         let own = rustix::process::geteuid().as_raw();
@@ -96,7 +96,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let exposure = |mode: u32| {
             fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
-            Exposure::of(&folder, None)
+            Exposure::at_path(&folder, None)
         };
         for mode in [0o700, 0o755, 0o1777] {
             assert_eq!(exposure(mode), None, "{mode:o}");
@@ -106,7 +106,7 @@ mod tests {
         // The group of a new folder is the user's own.
         let own_group = folder.metadata().unwrap().gid() == rustix::process::getegid().as_raw();
         assert_eq!(exposure(0o775).is_none(), own_group);
-        assert_eq!(Exposure::of(&dir.path().join("absent"), None), None);
+        assert_eq!(Exposure::at_path(&dir.path().join("absent"), None), None);
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root can make files of other users");
             return;
@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(exposure(0o700), Some(Exposure::Owner));
         // The user's own home, when root uses it.
         chown(dir.path(), Some(OTHER), None).unwrap();
-        assert_eq!(Exposure::of(&folder, Some(dir.path())), None);
+        assert_eq!(Exposure::at_path(&folder, Some(dir.path())), None);
     }
 }

@@ -64,7 +64,7 @@ pub fn wait_for_answer(child: Child, max_bytes: u64) -> io::Result<Output> {
 }
 
 fn wait_within(mut child: Child, max_bytes: u64, time: Option<Duration>) -> io::Result<Output> {
-    let running = Arc::new(Running::of(&child));
+    let running = Arc::new(Running::from_child(&child));
     let timer = time.and_then(|time| Timer::start(running.clone(), time));
     let messages = child.stderr.take().map(|mut pipe| {
         let reader = std::thread::Builder::new().name("messages".to_owned());
@@ -111,7 +111,7 @@ fn wait_within(mut child: Child, max_bytes: u64, time: Option<Duration>) -> io::
 struct Running(Mutex<Option<Pid>>);
 
 impl Running {
-    fn of(child: &Child) -> Self {
+    fn from_child(child: &Child) -> Self {
         Self(Mutex::new(i32::try_from(child.id()).ok().and_then(Pid::from_raw)))
     }
 

@@ -318,7 +318,7 @@ open_enum! {
 impl CollectiveOperation {
     /// The operation that a name contains: of a kernel or call of NCCL, or of torch. `Other` with
     /// the name if it contains no known operation.
-    pub fn of_name(text: &str) -> CollectiveOperation {
+    pub fn from_name(text: &str) -> CollectiveOperation {
         let plain: String =
             text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
         let operations = [
@@ -400,9 +400,9 @@ mod tests {
             ("recv", "send_recv"),
         ];
         for (name, expected) in names {
-            assert_eq!(CollectiveOperation::of_name(name).as_str(), expected, "{name}");
+            assert_eq!(CollectiveOperation::from_name(name).as_str(), expected, "{name}");
         }
-        assert_eq!(CollectiveOperation::of_name("barrier").as_str(), "barrier");
+        assert_eq!(CollectiveOperation::from_name("barrier").as_str(), "barrier");
     }
 
     #[test]

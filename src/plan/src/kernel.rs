@@ -70,7 +70,7 @@ pub fn name_of(file: &Path) -> String {
     let mut name = joined.trim_matches(['.', '_', '-']).to_owned();
     name.truncate(80);
     if name.is_empty() && !stem.is_empty() {
-        let digest = rgpu_protocol::Digest::of(stem.as_bytes());
+        let digest = rgpu_protocol::Digest::sha256(stem.as_bytes());
         name = format!("kernel-{}", &digest.as_str()[..6]);
     }
     if name.is_empty() { "kernel".to_owned() } else { name }

@@ -319,7 +319,7 @@ mod tests {
     use crate::hw::find;
 
     fn h200() -> Topology {
-        Topology::of(&find("h200").unwrap().gpu().unwrap()).unwrap()
+        Topology::for_gpu(&find("h200").unwrap().gpu().unwrap()).unwrap()
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub enum CalibrationState {
 impl CalibrationState {
     /// `Calibrated` if the flag is set.
     #[must_use]
-    pub fn of(is_calibrated: bool) -> Self {
+    pub fn from_bool(is_calibrated: bool) -> Self {
         if is_calibrated { Self::Calibrated } else { Self::Uncalibrated }
     }
 
@@ -238,7 +238,7 @@ pub fn kernel_document(
         time_ns: time.time_ns(),
         likely_ns: None,
         limited_by: time.limited_by(),
-        calibration: CalibrationState::of(time.is_calibrated),
+        calibration: CalibrationState::from_bool(time.is_calibrated),
         tile: (rows > 0.0).then_some(Tile { rows, columns, split }),
         shares: None,
         notes: Vec::new(),
@@ -331,7 +331,7 @@ pub fn collective_document(
         bus_bandwidth: time.bus_bandwidth(),
         algorithm: time.algorithm,
         protocol: time.protocol,
-        calibration: CalibrationState::of(time.is_calibrated),
+        calibration: CalibrationState::from_bool(time.is_calibrated),
         sizes,
         terms: time.terms(link_source),
     }
@@ -493,7 +493,7 @@ pub struct LikelyServing {
 impl LikelyServing {
     /// The range between the predictions with both ends of a calibration.
     #[must_use]
-    pub fn of(fast: &Serving, slow: &Serving) -> Self {
+    pub fn between(fast: &Serving, slow: &Serving) -> Self {
         let range = |of: fn(&Serving) -> f64| [of(fast), of(slow)];
         Self {
             ttft_ns: range(|serving| serving.ttft_ns),

@@ -362,7 +362,7 @@ fn hash(text: &str) -> u64 {
 }
 
 /// The rows of one GPU: its name is that of the catalogue, or contains it, as in `NVIDIA H200`.
-pub fn of_gpu<'a>(
+pub fn gpu_rows<'a>(
     rows: &'a [Measurement],
     id: &'a str,
 ) -> impl Iterator<Item = &'a measurement::Measurement> {
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn two_regimes_of_a_collective_are_found_again() {
         let gpu = find("h200").unwrap().gpu().unwrap();
-        let topology = Topology::of(&gpu).unwrap();
+        let topology = Topology::for_gpu(&gpu).unwrap();
         let mut rows = Vec::new();
         for power in 8..29 {
             let bytes = f64::from(1_u32 << power);
@@ -552,7 +552,7 @@ mod tests {
     #[test]
     fn a_gpu_is_found_in_its_long_name() {
         let rows = [Measurement::new(MeasurementKind::Kernel, "a", "NVIDIA H200")];
-        assert_eq!(of_gpu(&rows, "h200").count(), 1);
-        assert_eq!(of_gpu(&rows, "h20").count(), 0);
+        assert_eq!(gpu_rows(&rows, "h200").count(), 1);
+        assert_eq!(gpu_rows(&rows, "h20").count(), 0);
     }
 }

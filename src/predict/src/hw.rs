@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::{UnknownGpu, builtin_gpus, find, of_device};
+pub use catalogue::{UnknownGpu, builtin_gpus, find, for_device};
 pub use check::{Problem, check};
 pub use unit::{Quantity, Unit};
 

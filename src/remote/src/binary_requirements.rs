@@ -73,7 +73,7 @@ impl BinaryRequirements {
             return unfit("the host has musl, this agent needs glibc".to_owned());
         }
         // If no version is found, the loader decides.
-        match GlibcVersion::of_host(libc) {
+        match GlibcVersion::from_host_text(libc) {
             Some(found) if found < needed => {
                 unfit(format!("the host has glibc {found}, this agent needs {needed}"))
             }

@@ -89,7 +89,7 @@ impl AgentStart {
             why: format!("`{}` is not a program for it: {why}", agent.display()),
             arch: None,
         })?;
-        let digest = Digest::of(&program);
+        let digest = Digest::sha256(&program);
         let folders = folders(spec)?;
         let needed_kib = program.len() / 1024 + 1024;
         let fill = |script: &str| {

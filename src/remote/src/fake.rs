@@ -116,7 +116,7 @@ impl InProcessAgent {
 
     /// Puts an artifact on the host, and returns its digest.
     pub fn artifact(&self, path: &str, bytes: Vec<u8>) -> Digest {
-        let digest = Digest::of(&bytes);
+        let digest = Digest::sha256(&bytes);
         self.0.artifacts.lock().unwrap().insert(path.to_owned(), bytes);
         digest
     }
@@ -216,7 +216,7 @@ impl Agent {
                     if zstd {
                         bytes = zstd::bulk::decompress(&bytes, size as usize).unwrap();
                     }
-                    assert_eq!(Digest::of(&bytes), digest);
+                    assert_eq!(Digest::sha256(&bytes), digest);
                     self.host.blobs.lock().unwrap().insert(digest.clone(), bytes);
                     self.send_message(FromAgent::Stored { digest }).await?;
                 }
@@ -429,13 +429,13 @@ pub fn submission(files: &[(&str, &[u8])]) -> Submission {
     for (path, bytes) in files {
         let pieces: Vec<_> = bytes.chunks(PIECE_BYTES as usize).collect();
         for piece in &pieces {
-            blobs.0.insert(Digest::of(piece), piece.to_vec());
+            blobs.0.insert(Digest::sha256(piece), piece.to_vec());
         }
         inputs.push(InputFile {
             path: (*path).to_owned(),
             size: bytes.len() as u64,
-            digest: Digest::of(bytes),
-            blobs: pieces.into_iter().map(Digest::of).collect(),
+            digest: Digest::sha256(bytes),
+            blobs: pieces.into_iter().map(Digest::sha256).collect(),
             piece_bytes: PIECE_BYTES,
             executable: false,
         });

@@ -235,7 +235,7 @@ mod tests {
     fn by_pieces(path: &str, bytes: &[u8]) -> RemoteFile {
         let pieces: Vec<_> = bytes.chunks(PIECE_BYTES as usize).map(sha256).collect();
         let composite = Some(Digest::composite(&pieces));
-        RemoteFile { composite, ..wanted(path, bytes.len(), Digest::of(bytes)) }
+        RemoteFile { composite, ..wanted(path, bytes.len(), Digest::sha256(bytes)) }
     }
 
     #[tokio::test]
@@ -290,10 +290,10 @@ mod tests {
         let host = InProcessAgent::new(vec![]);
         host.artifact("raw/x", bytes(1000));
         let folder = tempfile::tempdir().unwrap();
-        let whole = wanted("raw/x", 1000, Digest::of(b"other"));
+        let whole = wanted("raw/x", 1000, Digest::sha256(b"other"));
         // The composite digest decides where the host names one.
         let pieces = by_pieces("raw/x", &[1; 1000]);
-        let pieces = RemoteFile { digest: Digest::of(&bytes(1000)), ..pieces };
+        let pieces = RemoteFile { digest: Digest::sha256(&bytes(1000)), ..pieces };
         for wanted in [whole, pieces] {
             let dest = folder.path().join("x");
             let mut link = fake::connect(&host).await;
@@ -324,7 +324,7 @@ mod tests {
         let host = InProcessAgent::new(vec![]);
         let folder = tempfile::tempdir().unwrap();
         let dest = folder.path().join("empty");
-        let wanted = wanted("raw/empty", 0, Digest::of(b""));
+        let wanted = wanted("raw/empty", 0, Digest::sha256(b""));
         fake::connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
         assert_eq!(fs::read(dest).unwrap(), b"");
     }

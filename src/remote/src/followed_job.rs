@@ -273,7 +273,7 @@ mod tests {
         violation(known.accept(event(accepted as u64 + 1, warning())));
         // As many artifacts as an agent announces for a rung fit, with paths and both digests.
         let mut known = job(10);
-        let digest = rgpu_protocol::Digest::of(b"");
+        let digest = rgpu_protocol::Digest::sha256(b"");
         for seq in 1..=100_000 {
             let artifact = EventBody::Artifact {
                 step: "exec".into(),

@@ -90,7 +90,7 @@ pub(crate) fn stream(carrier: impl MailCarrier, first: Mail) -> AgentStream {
         let _ = ended.send(());
     });
     let writer = Box::new(ClosingWriter { inner: write, all_sent });
-    AgentStream { reader: FrameReader::of_groups(answers), writer, ending }
+    AgentStream { reader: FrameReader::from_groups(answers), writer, ending }
 }
 
 /// The writing side of a session. Its shutdown completes once everything written was sent.

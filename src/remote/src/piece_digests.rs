@@ -155,7 +155,7 @@ mod tests {
             job: "run.1".into(),
             path: "raw/x".into(),
             size: bytes.len() as u64,
-            digest: Digest::of(bytes),
+            digest: Digest::sha256(bytes),
             composite: composite.then(|| Digest::composite(&pieces)),
         }
     }

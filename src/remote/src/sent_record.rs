@@ -28,7 +28,7 @@ impl SentRecord {
     pub fn new(cache: &Path, spec: &RemoteSpec) -> Self {
         let definition =
             serde_json::to_vec(&(&spec.url, &spec.jump, &spec.via)).unwrap_or_default();
-        let name = Digest::of(&definition);
+        let name = Digest::sha256(&definition);
         Self(cache.join("sent").join(&name.as_str()[..24]))
     }
 
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn what_was_ever_sent_to_a_remote_is_known_and_to_another_is_not() {
         let cache = tempfile::tempdir().unwrap();
-        let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
+        let (a, b) = (Digest::sha256(b"a"), Digest::sha256(b"b"));
         let spec = RemoteSpec::new("x", "ssh://x");
         let never = |spec: &RemoteSpec, digests: &[&Digest]| {
             SentRecord::new(cache.path(), spec)
@@ -122,6 +122,6 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         fs::write(cache.path().join("sent"), "in the way").unwrap();
         let sent = SentRecord::new(cache.path(), &RemoteSpec::new("x", "ssh://x"));
-        assert!(!sent.record_if_all_new(&[&Digest::of(b"a")].into_iter().collect()));
+        assert!(!sent.record_if_all_new(&[&Digest::sha256(b"a")].into_iter().collect()));
     }
 }

@@ -155,7 +155,7 @@ impl FrameReader {
 
     /// A reader over bytes of frames from a task of ours. Frames that fill a group are not copied. An
     /// empty group or a dropped sender is the end.
-    pub fn of_groups(groups: mpsc::Receiver<Vec<u8>>) -> Self {
+    pub fn from_groups(groups: mpsc::Receiver<Vec<u8>>) -> Self {
         Self { from: FrameSource::Groups(groups), buffer: Vec::new(), used: 0 }
     }
 
@@ -405,7 +405,7 @@ mod tests {
     #[tokio::test]
     async fn frames_of_groups_come_in_their_order_whoever_has_their_memory() {
         let (out, groups) = mpsc::channel(4);
-        let mut reader = FrameReader::of_groups(groups);
+        let mut reader = FrameReader::from_groups(groups);
         let large = vec![7; 100_000];
         out.send(group(&"first", FrameKind::Output, &large).unwrap()).await.unwrap();
         out.send(group(&"second", FrameKind::Blob, b"small").unwrap()).await.unwrap();

@@ -93,7 +93,7 @@ pub(super) fn gpu_note(profile: &Profile) -> Option<&'static str> {
 }
 
 /// The row of the regions that libraries open; `None` without any.
-pub(super) fn of_libraries(profile: &Profile) -> Option<RegionRow> {
+pub(super) fn library_row(profile: &Profile) -> Option<RegionRow> {
     let libraries = by_time(&profile.regions).into_iter().filter(|region| is_of_library(region));
     Folds { libraries: libraries.collect(), idle: Vec::new() }.rows().next()
 }
@@ -242,7 +242,7 @@ mod tests {
             ..Region::default()
         };
         let regions = (0..100_000).map(region).collect();
-        let row = of_libraries(&Profile { regions, ..Profile::default() }).unwrap();
+        let row = library_row(&Profile { regions, ..Profile::default() }).unwrap();
         assert_eq!(row.gpu_ns, Some(50_000), "inner regions are part of the outer ones");
     }
 

@@ -37,7 +37,7 @@ pub fn files(profile: &Profile) -> Vec<RegionFile> {
     let index = LaunchIndex::new(profile);
     let header = RegionsDocument { regions: Vec::new(), ..document.clone() };
     for entry in document.regions.iter().filter(|entry| !entry.folder.is_empty()) {
-        let launches = index.of(&entry.region);
+        let launches = index.launches_in(&entry.region);
         let alone = RegionsDocument { regions: vec![entry.clone()], ..header.clone() };
         let inside = |name: &str, text| file(&format!("{}/{name}", entry.folder), text);
         files.extend([

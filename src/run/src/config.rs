@@ -417,7 +417,7 @@ fn check_exposure(user_file: &Path) -> Result<()> {
     let folders = [user_file.parent(), real.as_deref().and_then(Path::parent)];
     let home = std::env::home_dir();
     for path in folders.into_iter().flatten().chain([user_file]) {
-        if let Some(exposure) = Exposure::of(path, home.as_deref()) {
+        if let Some(exposure) = Exposure::at_path(path, home.as_deref()) {
             let command = match exposure {
                 Exposure::Owner => "chown \"$(id -u)\"",
                 Exposure::Mode(_) => "chmod go-w",

@@ -20,7 +20,7 @@ fn is_lfs_pointer(head: &[u8]) -> bool {
 }
 
 /// What a file is that begins with `head`, if it is known and no reader takes it.
-pub fn of(name: &str, head: &[u8]) -> Option<ForeignFile> {
+pub fn recognise(name: &str, head: &[u8]) -> Option<ForeignFile> {
     let quoted = rgpu_model::error::shell_word(name);
     let (what, next_step) = if is_lfs_pointer(head) {
         (
@@ -52,7 +52,7 @@ fn packed(head: &[u8]) -> Option<(&'static str, &'static str)> {
     if head.starts_with(b"\xfd7zXZ\0") {
         return Some(("this file is packed with xz", "unxz --keep"));
     }
-    let packing = Packing::of(head)?;
+    let packing = Packing::from_head(head)?;
     let inside = rgpu_format::unpack::head(head, 4096);
     if rgpu_format::torch_trace::TorchTrace::is_trace(&inside) || inside.starts_with(b"NVR\0") {
         return None;

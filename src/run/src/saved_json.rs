@@ -19,7 +19,7 @@ const MAX_CACHED_BYTES: u64 = 16 << 20;
 /// The text is no such document, or has more values than a text of its size may have. The error says
 /// at which byte.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
-    MemoryBudget::of(text.len()).take_document(text).map_err(serde_json::Error::custom)?;
+    MemoryBudget::for_file(text.len()).take_document(text).map_err(serde_json::Error::custom)?;
     serde_json::from_slice(text)
 }
 
@@ -41,7 +41,7 @@ pub fn any_from_slice(text: &[u8]) -> serde_json::Result<serde_json::Value> {
 
 /// Checks the memory of a document whose form is not known.
 pub fn check_any(text: &[u8]) -> serde_json::Result<()> {
-    let mut budget = MemoryBudget::of(text.len());
+    let mut budget = MemoryBudget::for_file(text.len());
     // The texts of all strings. A budget is larger than this part of it.
     let _ = budget.take(text.len());
     let taken = budget.take_json(text, ANY_OBJECT_BYTES, ANY_VALUE_BYTES);

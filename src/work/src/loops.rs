@@ -93,7 +93,7 @@ impl Loops {
     /// Opens the loops of a project, and creates the database if there is none. `own_ids` lists the
     /// ids of the user's own state databases.
     pub fn open(project: &Path, own_ids: &Path) -> Result<Self, LoopError> {
-        Self::of(StateDb::open(project, own_ids)?, project)
+        Self::with_db(StateDb::open(project, own_ids)?, project)
     }
 
     /// Opens the loops of a project.
@@ -102,12 +102,12 @@ impl Loops {
     /// [`LoopError::NoLoop`] if the project has no database; [`LoopError::State`].
     pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Self, LoopError> {
         match StateDb::open_existing(project, own_ids)? {
-            Some(db) => Self::of(db, project),
+            Some(db) => Self::with_db(db, project),
             None => Err(LoopError::NoLoop(None)),
         }
     }
 
-    fn of(db: StateDb, project: &Path) -> Result<Self, LoopError> {
+    fn with_db(db: StateDb, project: &Path) -> Result<Self, LoopError> {
         let files = Folder::open(project).map_err(error::io_error("open", project))?;
         Ok(Self { db, project: project.to_owned(), files })
     }

@@ -117,7 +117,7 @@ impl Queue {
             .connection()
             .prepare(&format!("SELECT {COLUMNS} FROM queue_now ORDER BY id"))
             .map_err(sql_error("read"))?;
-        let columns = Columns::of(&query);
+        let columns = Columns::from_query(&query);
         let rows = query.query_map([], |row| self.entry_of(&columns, row, now));
         let entries = rows.and_then(Iterator::collect);
         Ok(entries.map_err(sql_error("read"))?)
@@ -130,7 +130,7 @@ impl Queue {
             .connection()
             .prepare(&format!("SELECT {COLUMNS} FROM queue_now WHERE id = ?1"))
             .map_err(sql_error("read"))?;
-        let columns = Columns::of(&query);
+        let columns = Columns::from_query(&query);
         let row = query.query_row([id], |row| self.entry_of(&columns, row, now_ms()));
         row.optional().map_err(sql_error("read"))?.ok_or(QueueError::NoEntry(id))
     }
@@ -307,7 +307,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(query: &rusqlite::Statement<'_>) -> Self {
+    fn from_query(query: &rusqlite::Statement<'_>) -> Self {
         // A missing column is an error when a row is read.
         let at = |name| query.column_index(name).unwrap_or(usize::MAX);
         Self {

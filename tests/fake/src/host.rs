@@ -9,7 +9,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// `RGPU_FAKE_HOST`, otherwise the folder above the `bin/` from which the tool was started.
-    pub(crate) fn of(started_as: &str) -> Host {
+    pub(crate) fn from_program(started_as: &str) -> Host {
         if let Some(folder) = std::env::var_os("RGPU_FAKE_HOST") {
             return Host { folder: folder.into() };
         }

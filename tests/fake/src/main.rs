@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         let name = Path::new(word).file_name()?.to_str()?;
         TOOLS.iter().find(|(tool, _)| *tool == name)
     };
-    let host = Host::of(words.first().map_or("", String::as_str));
+    let host = Host::from_program(words.first().map_or("", String::as_str));
     let found = words.first().and_then(named).or_else(|| {
         words.remove(0);
         words.first().and_then(named)

@@ -151,7 +151,7 @@ impl Connection {
                 plan["files"][0]["blobs"] = json!([digest]);
             }
             State::Receiving => {
-                let digest = rgpu_protocol::Digest::of(FILE);
+                let digest = rgpu_protocol::Digest::sha256(FILE);
                 let size = FILE.len();
                 self.say(&json!({"do": "blob", "digest": digest, "size": size, "stored": size}));
                 return self.send(&framed(FrameKind::Blob, &FILE[..4]));

@@ -106,7 +106,7 @@ pub(crate) fn artifact_event() -> EventBody {
         path: "here/out.txt".into(),
         kind: rgpu_protocol::plan::PULLED.into(),
         size: ARTIFACT.len() as u64,
-        digest: Digest::of(ARTIFACT),
+        digest: Digest::sha256(ARTIFACT),
         composite: None,
     }
 }
@@ -126,8 +126,8 @@ pub(crate) fn facts() -> AgentFacts {
 pub(crate) fn plan() -> Plan {
     let step = json!({"id": "exec", "title": "t", "timeout_s": 60,
         "rungs": [{"id": "exec", "argv": ["true"], "artifacts": [{"path": "here/*", "kind": "pulled"}]}]});
-    let file = json!({"path": "here/in.bin", "size": FILE.len(), "digest": Digest::of(FILE),
-        "blobs": [Digest::of(FILE)], "piece_bytes": 1 << 20, "executable": false});
+    let file = json!({"path": "here/in.bin", "size": FILE.len(), "digest": Digest::sha256(FILE),
+        "blobs": [Digest::sha256(FILE)], "piece_bytes": 1 << 20, "executable": false});
     serde_json::from_value(json!({"job": JOB, "title": "t", "files": [file], "steps": [step]}))
         .unwrap()
 }
@@ -162,8 +162,8 @@ pub(crate) fn from_agent() -> Vec<Sample> {
     let (step, stream) = ("exec".to_owned(), Stream::Stdout);
     let messages = vec![
         FromAgent::Facts { facts: Box::new(facts()) },
-        FromAgent::Missing { job: job.clone(), digests: vec![Digest::of(FILE)], awaited: true },
-        FromAgent::Stored { digest: Digest::of(FILE) },
+        FromAgent::Missing { job: job.clone(), digests: vec![Digest::sha256(FILE)], awaited: true },
+        FromAgent::Stored { digest: Digest::sha256(FILE) },
         FromAgent::Following { job: job.clone() },
         FromAgent::Output { job: job.clone(), step, stream, offset: 0, len: OUTPUT.len() as u64 },
         FromAgent::Ahead { job: job.clone(), path: path.clone(), len },
@@ -188,7 +188,7 @@ pub(crate) fn to_agent() -> Vec<Sample> {
     let had = ReceivedOutput { step: "exec".into(), stream: Stream::Stdout, bytes: 0 };
     let probe: Probe =
         serde_json::from_value(json!({"name": "p", "find": ["no-such-program"]})).unwrap();
-    let digest = Digest::of(FILE);
+    let digest = Digest::sha256(FILE);
     let (size, stored) = (FILE.len() as u64, FILE.len() as u64);
     let messages = vec![
         ToAgent::Setup { path: vec!["/nowhere".into()], env: [("A".into(), "b".into())].into() },

@@ -16,9 +16,9 @@ pub(super) struct Artifact {
 
 impl Artifact {
     /// Reads the finished `file` and takes its digest.
-    pub(super) fn of(file: PathBuf) -> Result<Self, DistError> {
+    pub(super) fn from_file(file: PathBuf) -> Result<Self, DistError> {
         let bytes = fs::read(&file).map_err(at(&file))?;
-        Ok(Self { sha256: Digest::of(&bytes), file })
+        Ok(Self { sha256: Digest::sha256(&bytes), file })
     }
 
     /// Its line in a list of checksums.
@@ -44,7 +44,7 @@ pub(super) fn pack(tree: &Path) -> Result<Artifact, DistError> {
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
     tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n", "-cf"]);
     command::run(tar.arg(&file).arg(&name))?;
-    Artifact::of(file)
+    Artifact::from_file(file)
 }
 
 #[cfg(test)]

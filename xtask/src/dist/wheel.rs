@@ -61,7 +61,7 @@ pub(super) fn pack(
     }
     wheel.file(&format!("{info}/WHEEL"), about.as_bytes(), false)?;
     wheel.finish(&format!("{info}/RECORD"))?;
-    Artifact::of(file)
+    Artifact::from_file(file)
 }
 
 /// A wheel that is being written.

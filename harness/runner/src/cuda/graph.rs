@@ -27,7 +27,7 @@ struct GraphCalls {
 }
 
 impl GraphCalls {
-    fn of(driver: &Driver) -> Option<GraphCalls> {
+    fn from_driver(driver: &Driver) -> Option<GraphCalls> {
         // Without these two, a graph could be neither launched nor freed.
         driver.cuGraphLaunch?;
         driver.cuGraphExecDestroy?;
@@ -52,7 +52,7 @@ impl<'g> Graph<'g> {
     /// Captures what `enqueue` puts on the stream. Nothing of it runs.
     pub(crate) fn capture(gpu: &'g Gpu, enqueue: impl FnOnce() -> Result<()>) -> Result<Graph<'g>> {
         let driver = gpu.driver;
-        let calls = GraphCalls::of(driver).ok_or_else(|| {
+        let calls = GraphCalls::from_driver(driver).ok_or_else(|| {
             let text = "CUDA graphs need driver 470 (CUDA 11.4) or newer";
             Fault::new(ErrorClass::Cuda, text)
         })?;

@@ -116,7 +116,7 @@ impl Supervisor {
         let mut piece = Vec::new();
         (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).context("read", &path)?;
         let FileDigests { size, digest, composite } = if (piece.len() as u64) < PIECE_BYTES {
-            let digest = Digest::of(&piece);
+            let digest = Digest::sha256(&piece);
             // This only saves a later upload.
             let _ = self.blobs.store(&digest, &piece);
             FileDigests { size: piece.len() as u64, digest, composite: None }

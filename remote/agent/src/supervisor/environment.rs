@@ -109,7 +109,7 @@ pub(crate) fn marker(folder: &JobFolder) -> String {
 }
 
 /// Returns the environment of a rung's program. The locked GPU overrides everything else.
-pub(crate) fn of_rung(
+pub(crate) fn rung_environment(
     plan: &Plan,
     rung: &Rung,
     folder: &JobFolder,
@@ -170,7 +170,7 @@ mod tests {
         let rung: Rung =
             serde_json::from_str(r#"{"id":"r","argv":["x"],"env":{"A":{"in_job":"a"}}}"#).unwrap();
         let folder = JobFolder::at("/r/jobs/j".into());
-        let env = of_rung(&plan, &rung, &folder, &BTreeMap::new(), Some("GPU-1"));
+        let env = rung_environment(&plan, &rung, &folder, &BTreeMap::new(), Some("GPU-1"));
         assert_eq!(env["A"], "/r/jobs/j/work/a");
         assert_eq!(env["CUDA_VISIBLE_DEVICES"], "GPU-1");
         assert!(env["TMPDIR"].starts_with("/r/tmp/") && env["TMPDIR"].len() == 17);

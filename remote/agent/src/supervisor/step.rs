@@ -73,7 +73,8 @@ impl Supervisor {
             return Ok((not_run(step, rung, "missing", file.clone()), RungVerdict::Next));
         }
         let gpu = self.gpu.as_ref().filter(|_| step.gpu).map(super::GpuLock::visible);
-        let env = environment::of_rung(&self.plan, rung, &self.folder, secrets, gpu.as_deref());
+        let env =
+            environment::rung_environment(&self.plan, rung, &self.folder, secrets, gpu.as_deref());
         let work_path = work.display().to_string();
         let mut argv: Vec<String> = rung.argv.iter().map(|word| word.resolve(&work_path)).collect();
         let program =

@@ -44,7 +44,7 @@ fn artifacts_are_announced_with_their_hash_and_fetched_by_range() {
     });
     let digests: Vec<_> = digests.collect();
     let pieces: Vec<_> = big.chunks(PIECE_BYTES as usize).map(sha256).collect();
-    assert_eq!(digests[0], (Digest::of(&big), Some(Digest::composite(&pieces))));
+    assert_eq!(digests[0], (Digest::sha256(&big), Some(Digest::composite(&pieces))));
     assert_eq!((&digests[1].1, &digests[2].1), (&None, &None), "files of one piece");
     // Only the small one was sent without a request.
     assert_eq!(story.data.keys().collect::<Vec<_>>(), ["raw/s"]);
@@ -114,7 +114,7 @@ fn a_job_whose_supervisor_was_killed_brings_it_too() {
         EventBody::Artifact { digest, .. } => Some(digest.clone()),
         _ => None,
     });
-    assert_eq!(digests.next_back(), Some(Digest::of(&long)));
+    assert_eq!(digests.next_back(), Some(Digest::sha256(&long)));
     assert_eq!(fetch(&mut client, "out/a", 0, 10), b"a\n");
 }
 
@@ -156,7 +156,7 @@ fn a_file_that_a_later_rung_wrote_anew_is_announced_anew() {
 #[test]
 fn the_version_names_the_hash_of_the_program() {
     let out = Command::new(crate::client::AGENT).arg("--version").output().unwrap();
-    let sha = Digest::of(&std::fs::read(crate::client::AGENT).unwrap());
+    let sha = Digest::sha256(&std::fs::read(crate::client::AGENT).unwrap());
     let text = String::from_utf8(out.stdout).unwrap();
     assert_eq!(text, format!("rgpu-agent {} sha256:{sha}\n", env!("CARGO_PKG_VERSION")));
 }

@@ -229,7 +229,7 @@ impl Client {
     }
 
     pub(crate) fn blob(&mut self, bytes: &[u8]) {
-        let digest = Digest::of(bytes);
+        let digest = Digest::sha256(bytes);
         let size = bytes.len() as u64;
         self.send(&ToAgent::Blob { digest, size, stored: size, zstd: false });
         for piece in bytes.chunks(1 << 20) {
@@ -358,11 +358,11 @@ pub(crate) fn script(job: &str, text: &str) -> Plan {
 }
 
 pub(crate) fn input(path: &str, bytes: &[u8]) -> InputFile {
-    let pieces = bytes.chunks(rgpu_protocol::BLOB_BYTES as usize).map(Digest::of).collect();
+    let pieces = bytes.chunks(rgpu_protocol::BLOB_BYTES as usize).map(Digest::sha256).collect();
     InputFile {
         path: path.into(),
         size: bytes.len() as u64,
-        digest: Digest::of(bytes),
+        digest: Digest::sha256(bytes),
         blobs: pieces,
         piece_bytes: rgpu_protocol::BLOB_BYTES,
         executable: false,

@@ -74,7 +74,7 @@ fn a_damaged_blob_is_refused_and_can_be_sent_again() {
     let host = Host::new();
     let mut client = host.connect();
     let good = b"the right bytes".to_vec();
-    let digest = rgpu_protocol::Digest::of(&good);
+    let digest = rgpu_protocol::Digest::sha256(&good);
     let size = good.len() as u64;
     client.send(&ToAgent::Blob { digest: digest.clone(), size, stored: size, zstd: false });
     client.send_bytes(rgpu_protocol::frame::FrameKind::Blob, b"the wrong bytes");

@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn conflicts_that_went_away_come_first_and_busier_units_after() {
-        let a = Launch::of_numbers(&[
+        let a = Launch::from_numbers(&[
             (WAVEFRONTS, 33e6),
             (CONFLICTS, 32e6),
             ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 30.0),
@@ -260,7 +260,7 @@ mod tests {
             ("foo__bar.sum", 10.0),
             ("device__attribute_x", 1.0),
         ]);
-        let b = Launch::of_numbers(&[
+        let b = Launch::from_numbers(&[
             (WAVEFRONTS, 1.02e6),
             (CONFLICTS, 0.02e6),
             ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 60.0),
@@ -285,12 +285,12 @@ mod tests {
 
     #[test]
     fn a_side_without_shared_memory_has_no_conflicts_and_small_counts_are_noise() {
-        let a = Launch::of_numbers(&[
+        let a = Launch::from_numbers(&[
             (WAVEFRONTS, 4e6),
             (CONFLICTS, 3e6),
             ("dram__bytes_write.sum", 32.0),
         ]);
-        let b = Launch::of_numbers(&[
+        let b = Launch::from_numbers(&[
             (WAVEFRONTS, 0.0),
             (CONFLICTS, 0.0),
             ("dram__bytes_write.sum", 320.0),

@@ -33,7 +33,7 @@ fn report(launches: &[(&str, f64, &[(&str, f64)])]) -> Profile {
         id,
         kernel: (*kernel).to_owned(),
         duration_ns: Some(*ns),
-        ..Launch::of_numbers(metrics)
+        ..Launch::from_numbers(metrics)
     });
     Profile { launches: launches.collect(), ..Profile::default() }
 }
@@ -111,12 +111,12 @@ fn the_interval_of_alternated_processes_includes_both_of_their_ratios() {
         serde_json::from_value(report).unwrap()
     };
     let [a1, a2, b1, b2] = [1100.0, 1060.0, 1000.0, 1000.0].map(timing);
-    let paired = PairedTimes::of_processes("n", [&a1, &a2], [&b1, &b2]).unwrap();
+    let paired = PairedTimes::from_processes("n", [&a1, &a2], [&b1, &b2]).unwrap();
     assert!((paired.speedup - (1.1_f64 * 1.06).sqrt()).abs() < 1e-9, "{paired:?}");
     assert!(paired.ci95[0] <= 1.06 && paired.ci95[1] >= 1.1, "{paired:?}");
     assert_eq!((paired.rounds, paired.source.as_str()), (2, "alternated_processes"));
     let zero = timing(0.0);
-    assert_eq!(PairedTimes::of_processes("n", [&a1, &zero], [&b1, &b2]), None);
+    assert_eq!(PairedTimes::from_processes("n", [&a1, &zero], [&b1, &b2]), None);
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn one_file_is_the_same_in_every_verdict() {
     let one = report(&[("f", 1000.0, &[]), ("g", 10.0, &[])]);
     let mut there = held(&one, &one);
     assert_eq!(there.verdict, TimeVerdict::Ambiguous);
-    of_one_file(&mut there);
+    judge_same_file(&mut there);
     let kernels = there.kernels.iter().filter_map(|k| k.time.as_ref());
     let mut all = kernels.chain(&there.time).map(|t| t.verdict).chain([there.verdict]);
     assert!(all.all(|verdict| verdict == TimeVerdict::Same));

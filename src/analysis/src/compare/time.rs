@@ -41,7 +41,7 @@ impl PairedTimes {
     /// The speedup is the geometric mean of the two ratios. Its interval includes both of them, so
     /// that it is never narrower than the spread between processes.
     #[must_use]
-    pub fn of_processes(case: &str, a: [&CaseTiming; 2], b: [&CaseTiming; 2]) -> Option<Self> {
+    pub fn from_processes(case: &str, a: [&CaseTiming; 2], b: [&CaseTiming; 2]) -> Option<Self> {
         let time = |timing: &CaseTiming| SideTime {
             median_ns: timing.median_ns,
             ci95_ns: Some(timing.ci95_ns),

@@ -17,7 +17,7 @@ fn launch(kernel: &str, us: f64, metrics: &[(&str, f64)]) -> Launch {
         kernel: kernel.to_owned(),
         duration_ns: Some(us * 1e3),
         grid: [256, 1, 1],
-        ..Launch::of_numbers(metrics)
+        ..Launch::from_numbers(metrics)
     }
 }
 

@@ -11,12 +11,12 @@ use rgpu_model::ranks::RegionBalance;
 /// Regions with less of the computing time are left out.
 const MIN_SHARE: f64 = 0.01;
 
-pub(super) fn of_regions(joined: &JoinedRanks) -> Vec<RegionBalance> {
+pub(super) fn region_balances(joined: &JoinedRanks) -> Vec<RegionBalance> {
     let mut by_path: BTreeMap<Vec<String>, Vec<u64>> = BTreeMap::new();
     let many = joined.ranks.len();
     let mut most = 0;
-    for (at, of_rank) in on_all_cores::map(&joined.ranks, of_rank).into_iter().enumerate() {
-        for (path, ns) in of_rank {
+    for (at, times) in on_all_cores::map(&joined.ranks, region_times).into_iter().enumerate() {
+        for (path, ns) in times {
             most = most.max(ns);
             by_path.entry(path).or_insert_with(|| vec![0; many])[at] = ns;
         }
@@ -45,7 +45,7 @@ pub(super) fn excess(region: &RegionBalance) -> f64 {
 }
 
 /// The time of each region and of the regions around it.
-fn of_rank(rank: &RankWork) -> BTreeMap<Vec<String>, u64> {
+fn region_times(rank: &RankWork) -> BTreeMap<Vec<String>, u64> {
     // A region and those around it, as indexes into all paths.
     let mut paths: BTreeMap<&[String], usize> = BTreeMap::new();
     let around: Vec<Vec<usize>> = rank

@@ -81,6 +81,6 @@ fn link_bytes_per_s(profile: &Profile, joined: &JoinedRanks) -> Option<f64> {
     let one_host = joined.clock.source == ClockSource::Report
         || (host.is_some() && joined.ranks.iter().all(|rank| rank.location.host == *host));
     let device = device::find_device(profile);
-    let hardware = device.name.as_deref().and_then(hw::of_device).filter(|_| one_host)?;
+    let hardware = device.name.as_deref().and_then(hw::for_device).filter(|_| one_host)?;
     hardware.gpu().ok()?.nvlink.filter(|rate| *rate > 0.0)
 }

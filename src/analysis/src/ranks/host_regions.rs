@@ -10,7 +10,7 @@ pub(super) struct HostRegions {
 }
 
 impl HostRegions {
-    pub(super) fn of(rank: &RankWork) -> HostRegions {
+    pub(super) fn for_rank(rank: &RankWork) -> HostRegions {
         let mut ends: Vec<i64> = rank.ranges.iter().map(|range| range.end_ns).collect();
         ends.sort_unstable();
         let mut ends = ends.into_iter().peekable();
@@ -66,7 +66,7 @@ mod tests {
             range(40, 60, 2, 3),
             range(90, 120, 1, 4),
         ];
-        let regions = HostRegions::of(&RankWork { ranges, ..RankWork::default() });
+        let regions = HostRegions::for_rank(&RankWork { ranges, ..RankWork::default() });
         for (at, region) in [
             (-1, None),
             (0, Some(0)),

@@ -286,7 +286,7 @@ impl Window<'_> {
     fn idle_region(&self) -> Option<String> {
         let (start, end) = self.longest_idle()?;
         let middle = start + (end - start) / 2;
-        let host_regions = self.of.host_regions.get_or_init(|| HostRegions::of(self.of.rank));
+        let host_regions = self.of.host_regions.get_or_init(|| HostRegions::for_rank(self.of.rank));
         let next = || {
             let at = self.of.rank.gpu_work.partition_point(|piece| piece.start_ns < end);
             self.of.rank.gpu_work.get(at)?.region
@@ -362,7 +362,7 @@ struct CauseTime<'a> {
 
 impl LateRanks {
     /// How often a rank came last, and by how much in total.
-    pub(super) fn of_rank(&self, rank: usize) -> (u64, u64) {
+    pub(super) fn lateness(&self, rank: usize) -> (u64, u64) {
         let of_it = self.late.iter().filter(|late| late.rank == rank);
         of_it.fold((0, 0), |(many, ns), late| (many + 1, ns + late.late_ns))
     }

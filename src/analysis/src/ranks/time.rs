@@ -11,24 +11,24 @@ use rgpu_model::ranks::{RankIdle, RankIdleCause, RankTime};
 /// MPI's.
 const HOST_COLLECTIVES: &[&str] = &["gloo:", "MPI_", "mpi:"];
 
-pub(super) fn of_ranks(
+pub(super) fn rank_times(
     joined: &JoinedRanks,
     activities: &[Activity],
     late: &LateRanks,
 ) -> Vec<RankTime> {
     let all: Vec<(usize, (&RankWork, &Activity))> =
         joined.ranks.iter().zip(activities).enumerate().collect();
-    on_all_cores::map(&all, |(at, (rank, activity))| of_rank(rank, activity, *at, late))
+    on_all_cores::map(&all, |(at, (rank, activity))| rank_time(rank, activity, *at, late))
 }
 
-fn of_rank(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) -> RankTime {
+fn rank_time(rank: &RankWork, activity: &Activity, at: usize, late: &LateRanks) -> RankTime {
     let (first, last) = activity.any.span().unwrap_or((0, 0));
     let span_ns = last.abs_diff(first);
     let overlapped_ns = activity.communication.and(&activity.compute).ns();
     let exposed_ns = activity.communication.ns() - overlapped_ns;
     let compute_ns = activity.compute.ns();
     let idle_ns = span_ns - activity.any.ns();
-    let (times_last, late_ns) = late.of_rank(at);
+    let (times_last, late_ns) = late.lateness(at);
     RankTime {
         location: rank.location.clone(),
         span_ns,

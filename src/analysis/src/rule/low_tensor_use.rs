@@ -28,7 +28,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let starved =
         memory >= limits.threshold(&THROUGHPUT_LOW).value || leaves_sms_empty(launch, limits);
     if tensor >= used.value && !starved && has_matrix_products(launch, limits) {
-        let of_time = tensor_use(launch, limits).map_or(tensor, |tensor| tensor.of_peak());
+        let of_time = tensor_use(launch, limits).map_or(tensor, |tensor| tensor.peak_percent());
         return Some(Conclusion {
             score: (1.0 - tensor / 100.0) / 2.0,
             confidence: Confidence::Medium,

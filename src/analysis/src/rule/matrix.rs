@@ -71,17 +71,17 @@ pub(super) struct TensorUse<'a> {
 
 impl TensorUse<'_> {
     /// The share of the peak that the whole launch reaches, in percent.
-    pub(super) fn of_peak(&self) -> f64 {
+    pub(super) fn peak_percent(&self) -> f64 {
         self.elapsed.map_or(self.percent, |(_, elapsed)| elapsed.min(self.percent))
     }
 
     /// The use as a clause. Of the whole time, because only some reports count active cycles.
     pub(super) fn text(&self) -> String {
-        let share = match self.of_peak() {
+        let share = match self.peak_percent() {
             share if share > 0.0 && share < 0.5 => "less than 1".to_owned(),
             share => format!("{share:.0}"),
         };
-        let is_rated = self.of_peak() >= MIN_RATED_PERCENT;
+        let is_rated = self.peak_percent() >= MIN_RATED_PERCENT;
         let rate = if is_rated { self.rate() } else { String::new() };
         format!("the tensor cores are busy for {share} % of the time{rate}")
     }
@@ -90,7 +90,7 @@ impl TensorUse<'_> {
     pub(super) fn text_at_peak(&self) -> String {
         format!(
             "at {:.0} % of the tensor peak at its clock{}; little is left",
-            self.of_peak(),
+            self.peak_percent(),
             self.rate()
         )
     }

@@ -27,7 +27,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let peak = limits.threshold(&TENSOR_PEAK);
     let mut evidence = vec![busy.evidence(tensor.metric, tensor.percent, "%")];
     evidence.extend(tensor.elapsed.map(|(id, share)| Evidence::number(id, share, "%")));
-    let (text, hint) = if tensor.of_peak() >= peak.value {
+    let (text, hint) = if tensor.peak_percent() >= peak.value {
         evidence[0] = peak.evidence(tensor.metric, tensor.percent, "%");
         (tensor.text_at_peak(), AT_PEAK_HINT)
     } else {

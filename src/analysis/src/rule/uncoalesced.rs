@@ -92,7 +92,7 @@ mod tests {
         let ids = [SECTORS, IDEAL, LOAD_MISSES, STORES, L1_THROUGHPUT[0], L2_THROUGHPUT[0]];
         let values = sectors.into_iter().chain([l1, l2]);
         let metrics: Vec<(&str, f64)> = ids.into_iter().zip(values).collect();
-        let launch = Launch::of_numbers(&metrics);
+        let launch = Launch::from_numbers(&metrics);
         apply(&launch, &Limits::new(&Thresholds::default(), Some(9)))
     }
 

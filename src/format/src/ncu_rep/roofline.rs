@@ -206,7 +206,7 @@ impl RooflinePoint {
 
 impl RooflineChart {
     /// The chart of a section's item; `None` if the item is no roofline chart.
-    pub(super) fn of_item(item: Message<'_>, notes: &mut Notes) -> Option<Self> {
+    pub(super) fn from_item(item: Message<'_>, notes: &mut Notes) -> Option<Self> {
         let (mut chart, mut filter) = (None, ArchFilter::default());
         notes.walk(item, "section item", |notes, field| match field.number {
             6 => field.message().map(|message| chart = Some(RooflineChart::read(message, notes))),
@@ -218,12 +218,12 @@ impl RooflineChart {
 
     /// The chart of a section's item, if it is one and applies to a GPU. Most charts are for other
     /// GPUs, and their points are not decoded.
-    pub(super) fn of_item_for(item: Message<'_>, compute_capability: u64) -> Option<Self> {
+    pub(super) fn from_item_for(item: Message<'_>, compute_capability: u64) -> Option<Self> {
         let filters = item.fields().flatten().filter(|field| field.number == 200);
         let filter = filters.filter_map(|field| field.message()).last();
         let filter = filter.map(|m| ArchFilter::read(m, &mut Notes::default()));
         if filter.is_none_or(|filter| filter.passes(compute_capability)) {
-            RooflineChart::of_item(item, &mut Notes::default())
+            RooflineChart::from_item(item, &mut Notes::default())
         } else {
             None
         }

@@ -91,14 +91,14 @@ impl<'a> Section<'a> {
     /// The section's roofline charts for all GPUs; each chart states the GPUs it applies to.
     pub fn rooflines(&self) -> Vec<RooflineChart> {
         let items = children(self.message, 5).flat_map(|body| children(body, 1));
-        items.filter_map(|item| RooflineChart::of_item(item, &mut Notes::default())).collect()
+        items.filter_map(|item| RooflineChart::from_item(item, &mut Notes::default())).collect()
     }
 
     /// The section's roofline charts that apply to a GPU. `compute_capability` is ten times major plus
     /// minor.
     pub fn rooflines_for(&self, compute_capability: u64) -> Vec<RooflineChart> {
         let items = children(self.message, 5).flat_map(|body| children(body, 1));
-        items.filter_map(|item| RooflineChart::of_item_for(item, compute_capability)).collect()
+        items.filter_map(|item| RooflineChart::from_item_for(item, compute_capability)).collect()
     }
 }
 

@@ -431,7 +431,7 @@ fn sections(data: &[u8]) -> Result<Vec<(String, u64, u64)>, NsysRepError> {
 fn strings(chunk: &Chunk<'_>) -> Result<Strings, NsysRepError> {
     let bytes = chunk.unpack()?;
     let mut strings = Strings::default();
-    let mut budget = MemoryBudget::of(bytes.len());
+    let mut budget = MemoryBudget::for_file(bytes.len());
     for (id, message) in (0..).zip(items(&bytes, chunk.offset)?) {
         let text = message?.text();
         budget

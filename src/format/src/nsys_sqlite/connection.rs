@@ -173,7 +173,7 @@ impl NsysSqlite {
     /// [`NsysSqliteError::Table`] when the table is damaged.
     pub fn strings(&self) -> Result<Strings, NsysSqliteError> {
         let mut strings = Strings::default();
-        let mut budget = MemoryBudget::of(self.file_bytes());
+        let mut budget = MemoryBudget::for_file(self.file_bytes());
         let mut row = 0;
         let mut over = None;
         self.each("StringIds", &["id", "value"], |f| {

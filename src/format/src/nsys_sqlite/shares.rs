@@ -34,7 +34,7 @@ impl SharedTable<'_> {
         mut row: impl FnMut(T),
     ) -> Option<Result<u64, NsysSqliteError>> {
         let mut rows = 0;
-        let mut budget = RowBudget::of(self.bytes);
+        let mut budget = RowBudget::for_file(self.bytes);
         let outcome = in_order::stream(
             &self.segments(),
             readers,

@@ -28,7 +28,7 @@ pub(super) struct RowBudget(u64);
 
 impl RowBudget {
     /// For a file of this length. A file in UTF-16 has shorter texts than we count.
-    pub(super) fn of(file_bytes: u64) -> Self {
+    pub(super) fn for_file(file_bytes: u64) -> Self {
         Self(file_bytes.saturating_mul(2))
     }
 
@@ -56,7 +56,7 @@ pub(super) fn stream(
     mut each: impl FnMut(&Fields<'_, '_>),
 ) -> Result<u64, NsysSqliteError> {
     let mut rows = 0;
-    let mut budget = RowBudget::of(file_bytes);
+    let mut budget = RowBudget::for_file(file_bytes);
     let mut run = || -> rusqlite::Result<()> {
         let mut statement = connection.prepare(sql)?;
         let columns = statement.column_count();

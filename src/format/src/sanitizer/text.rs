@@ -100,7 +100,7 @@ pub fn read_log(data: &[u8]) -> Log {
     // detail line.
     let mut open = Open::Nothing;
     let mut offset = 0u64;
-    let mut budget = MemoryBudget::of(data.len());
+    let mut budget = MemoryBudget::for_file(data.len());
     for (raw, number) in data.split(|b| *b == b'\n').zip(1..) {
         let line = String::from_utf8_lossy(raw);
         let start = offset;

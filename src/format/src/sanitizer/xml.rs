@@ -78,7 +78,7 @@ pub fn read_xml(data: &[u8]) -> Result<XmlReport, XmlError> {
     let text = String::from_utf8_lossy(data);
     let mut reader = Reader::from_str(&text);
     let mut report = XmlReport::default();
-    let mut budget = MemoryBudget::of(data.len());
+    let mut budget = MemoryBudget::for_file(data.len());
     let mut rooted = false;
     let mut closed = false;
     // Elements of the open record, outermost first.

@@ -77,7 +77,7 @@ fn a_trace_that_takes_too_much_memory_is_read_up_to_the_event_that_does_not_fit(
         format!(r#"{{"traceEvents":[{events}{{}}]}}"#)
     };
     let text = of_names(&|n| format!("k{n}"));
-    let mut small = MemoryBudget::of(0);
+    let mut small = MemoryBudget::for_file(0);
     small.take((32 << 20) - 300_000).unwrap();
     let trace = TorchTrace::read_within(text.as_bytes(), small.clone()).unwrap();
     let kept = trace.events.len();

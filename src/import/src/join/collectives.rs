@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn calls_from_point_to_point_are_not_counted() {
-        let send = || (CollectiveOperation::of_name("send"), None);
+        let send = || (CollectiveOperation::from_name("send"), None);
         let receive = || (CollectiveOperation::SendRecv, None);
         let first = rank(&[send(), send(), REDUCE, REDUCE], None);
         let second = rank(&[REDUCE, receive(), REDUCE], None);

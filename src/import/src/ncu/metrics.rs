@@ -30,7 +30,7 @@ pub(super) struct KnownUnits {
 
 impl KnownUnits {
     /// The name and the unit of a metric.
-    fn of(&mut self, metric: &ncu_rep::Metric<'_>) -> (SharedText, SharedText) {
+    fn name_and_unit(&mut self, metric: &ncu_rep::Metric<'_>) -> (SharedText, SharedText) {
         let name = metric.name();
         let at = if self.units.get(self.next).is_some_and(|(next, _)| *next == name) {
             self.next
@@ -146,7 +146,7 @@ pub(super) fn import(
                 }
             },
         };
-        let (name, unit) = known.units.of(metric);
+        let (name, unit) = known.units.name_and_unit(metric);
         let (unit, from) = match detail {
             Detail::Full => (unit, from.clone()),
             Detail::Summary => (nothing.clone(), nothing.clone()),

@@ -141,28 +141,28 @@ mod tests {
     fn a_report_without_results_or_metrics_is_empty() {
         assert_eq!(codes(&[], &AbsentMetrics::default(), &[]), ["empty_report"]);
         assert_eq!(
-            codes(&[Launch::of_numbers(&[])], &AbsentMetrics::default(), &[]),
+            codes(&[Launch::from_numbers(&[])], &AbsentMetrics::default(), &[]),
             ["empty_report"]
         );
     }
 
     #[test]
     fn counters_without_any_number_are_refused_and_launch_facts_alone_are_not() {
-        let facts = Launch::of_numbers(&[("launch__registers_per_thread", 16.0)]);
+        let facts = Launch::from_numbers(&[("launch__registers_per_thread", 16.0)]);
         assert!(codes(std::slice::from_ref(&facts), &AbsentMetrics::default(), &[]).is_empty());
         let mut absent = AbsentMetrics::default();
         absent.not_finite.insert("sm__throughput.avg.pct_of_peak_sustained_elapsed".to_owned());
         assert_eq!(codes(&[facts], &absent, &[]), ["nan_counters"]);
         let stopped =
-            Launch::of_numbers(&[("sm__cycles_elapsed.max", 0.0), ("dram__bytes.sum", 1.0)]);
+            Launch::from_numbers(&[("sm__cycles_elapsed.max", 0.0), ("dram__bytes.sum", 1.0)]);
         assert_eq!(codes(&[stopped], &AbsentMetrics::default(), &[]), ["nan_counters"]);
-        let one_lost = Launch::of_numbers(&[("sm__cycles_elapsed.max", 10.0)]);
+        let one_lost = Launch::from_numbers(&[("sm__cycles_elapsed.max", 10.0)]);
         assert!(codes(&[one_lost], &absent, &[]).is_empty());
     }
 
     #[test]
     fn a_metric_asked_for_and_not_there_is_named() {
-        let launches = [Launch::of_numbers(&[("dram__bytes.sum", 1.0)])];
+        let launches = [Launch::from_numbers(&[("dram__bytes.sum", 1.0)])];
         let requested = ["dram__bytes", "dram__byte", "regex:.*", "group:x"].map(str::to_owned);
         let refusals = judge(
             &launches,

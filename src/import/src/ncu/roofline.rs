@@ -24,7 +24,7 @@ struct SectionCharts<'a> {
 }
 
 impl<'a> KnownCharts<'a> {
-    fn of(&mut self, section: &Section<'a>, compute_capability: u64) -> &[RooflineChart] {
+    fn charts_in(&mut self, section: &Section<'a>, compute_capability: u64) -> &[RooflineChart] {
         let known = self.0.iter().position(|known| {
             known.compute_capability == compute_capability && known.section == section.raw()
         });
@@ -48,7 +48,7 @@ pub(super) fn import<'a>(
     let mut roofs: Vec<Roof> = Vec::new();
     let mut labels = BTreeSet::new();
     for section in result.sections().filter(|section| section.identifier.contains("Roofline")) {
-        for chart in known.of(&section, arch) {
+        for chart in known.charts_in(&section, arch) {
             for roof in chart_roofs(chart, &section.identifier, arch, launch) {
                 if labels.insert(roof.label.clone()) {
                     roofs.push(roof);

@@ -67,7 +67,7 @@ pub(super) enum PieceKind {
 }
 
 impl PieceKind {
-    fn of_number(name: u32) -> PieceKind {
+    fn from_number(name: u32) -> PieceKind {
         match name.checked_sub(FIRST_OTHER) {
             None => PieceKind::Kernel(name),
             Some(other) => PieceKind::Other(other),
@@ -244,7 +244,7 @@ impl WorkPieces {
     }
 
     /// All work: by correlation id, then the work that has none.
-    pub(super) fn of_ranks(&self) -> impl Iterator<Item = RankPiece> + '_ {
+    pub(super) fn rank_pieces(&self) -> impl Iterator<Item = RankPiece> + '_ {
         let correlated = self.by_call().flat_map(|pieces| {
             let call = pieces.first().and_then(|first| self.call_of(first));
             let process = pieces.first().and_then(|first| self.processes.get(first.process));
@@ -254,7 +254,7 @@ impl WorkPieces {
                 call,
                 start_ns: piece.start_ns,
                 ns: piece.ns,
-                what: PieceKind::of_number(piece.name),
+                what: PieceKind::from_number(piece.name),
                 stream: piece.stream,
             })
         });
@@ -264,7 +264,7 @@ impl WorkPieces {
             call: None,
             start_ns: piece.start_ns,
             ns: piece.ns,
-            what: PieceKind::of_number(piece.name),
+            what: PieceKind::from_number(piece.name),
             stream: piece.stream,
         });
         correlated.chain(uncorrelated)
@@ -355,7 +355,7 @@ mod tests {
         pieces.see_device(1, Some(7));
         pieces.sort();
         pieces.call(Call { process: 1, thread: 70, at_ns: 11 }, 5);
-        let got = pieces.of_ranks().map(|piece| {
+        let got = pieces.rank_pieces().map(|piece| {
             let other = match piece.what {
                 PieceKind::Kernel(_) => None,
                 PieceKind::Other(number) => pieces.other(number),

@@ -86,7 +86,7 @@ pub(super) fn read(
         return (Vec::new(), None);
     }
     let mut reader = RankReader::new(trace, placed, known);
-    for piece in trace.pieces.of_ranks() {
+    for piece in trace.pieces.rank_pieces() {
         reader.add(&piece);
     }
     reader.finish(from)
@@ -167,7 +167,7 @@ impl<'a> RankReader<'a> {
     ) -> RankReader<'a> {
         let mut messages: Vec<&NcclRange> = trace.messages.iter().collect();
         messages.sort_by_key(|range| (range.thread, range.start_ns));
-        let operation = |name: &String| is_nccl(name).then(|| CollectiveOperation::of_name(name));
+        let operation = |name: &String| is_nccl(name).then(|| CollectiveOperation::from_name(name));
         RankReader {
             trace,
             placed,
@@ -225,7 +225,7 @@ impl<'a> RankReader<'a> {
     fn finish(mut self, from: &str) -> (Vec<u64>, Option<JoinedRanks>) {
         for (range, index) in self.trace.ranges.iter().zip(0..) {
             let Some(rank) = self.ranks.get_mut(&range.process) else { continue };
-            let node = self.placed.tree.of_range(index);
+            let node = self.placed.tree.region_of_range(index);
             let (depth, ..) = self.placed.tree.region_key(node);
             let region = rank.region(self.placed, node);
             rank.work.ranges.push(HostRange {
@@ -312,7 +312,7 @@ fn collective(
         };
     }
     let operation = match (of_kernel, region) {
-        (CollectiveOperation::Other(_), Some(range)) => CollectiveOperation::of_name(range),
+        (CollectiveOperation::Other(_), Some(range)) => CollectiveOperation::from_name(range),
         (known, _) => known.clone(),
     };
     let group = message.and_then(|message| message.communicator);

@@ -98,7 +98,7 @@ impl RowsWithoutRoom {
 
 /// The memory for the rows of a file, beside that for the regions.
 fn budget_of<R: TraceRows>(file: &R) -> Option<MemoryBudget> {
-    let mut budget = MemoryBudget::of(file.file_bytes()?);
+    let mut budget = MemoryBudget::for_file(file.file_bytes()?);
     // A budget is larger than this part of it.
     let _ = budget.take(MAX_REGIONS_BYTES);
     Some(budget)
@@ -233,7 +233,7 @@ impl<R: TraceRows> SoundRows<'_, R> {
                 }
                 number += 1;
             })?;
-            kernels = StreamOrder::of_all(rows);
+            kernels = StreamOrder::from_rows(rows);
         }
         let mut copies = self.copy_order.take();
         if copies.is_unsorted || is_narrower {
@@ -244,7 +244,7 @@ impl<R: TraceRows> SoundRows<'_, R> {
                 }
                 number += 1;
             })?;
-            copies = StreamOrder::of_all(rows);
+            copies = StreamOrder::from_rows(rows);
         }
         let (kernels, copies) = (kernels.finish(), copies.finish());
         let wanted: HashSet<(u64, i64)> =
@@ -302,7 +302,7 @@ impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
 
     fn first_kernels(&self, most: u64, mut row: impl FnMut(Kernel)) -> Result<(), R::Error> {
         let rule = self.rule.get();
-        let left_out = self.left_out.get().of(RowKind::Kernel);
+        let left_out = self.left_out.get().count(RowKind::Kernel);
         let mut seen = 0;
         self.file.first_kernels(most.saturating_add(left_out), |kernel| {
             if seen < most && rule.allows(RowKind::Kernel, kernel.start_ns, Some(kernel.end_ns)) {

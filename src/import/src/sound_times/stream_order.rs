@@ -105,7 +105,7 @@ impl StreamOrder {
     }
 
     /// Takes all rows at once, in any order.
-    pub(crate) fn of_all(mut rows: Vec<StreamRow>) -> StreamOrder {
+    pub(crate) fn from_rows(mut rows: Vec<StreamRow>) -> StreamOrder {
         rows.sort_unstable_by_key(|row| (row.start_ns, row.row));
         let mut order = StreamOrder::default();
         rows.into_iter().for_each(|row| order.see(row));
@@ -133,7 +133,7 @@ mod tests {
             row,
             call: None,
         });
-        StreamOrder::of_all(rows.collect()).finish()
+        StreamOrder::from_rows(rows.collect()).finish()
     }
 
     #[test]

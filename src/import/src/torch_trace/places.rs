@@ -24,7 +24,7 @@ const NOT_A_PLACE: &[&str] = &[
 
 /// The place of each operator and range, as an index into the trace's names, by its index in the
 /// trace. A backward operator has the place of its forward operator.
-pub(super) fn of_operators(trace: &TorchTrace) -> HashMap<usize, u32> {
+pub(super) fn operator_places(trace: &TorchTrace) -> HashMap<usize, u32> {
     let mut places = HashMap::new();
     if trace.python_calls.is_empty() {
         return places;
@@ -115,7 +115,7 @@ mod tests {
             {"ph":"X","cat":"cpu_op","name":"aten::late","pid":7,"tid":8,"ts":90,"dur":2},
             {"ph":"X","cat":"cpu_op","name":"MmBackward0","pid":7,"tid":9,"ts":30,"dur":2,"args":{"Sequence number":5,"Fwd thread id":1}}]}"#;
         let trace = TorchTrace::read(json.as_bytes()).unwrap();
-        let places = of_operators(&trace);
+        let places = operator_places(&trace);
         let shown: Vec<_> = (0..trace.events.len())
             .map(|at| places.get(&at).map_or("", |name| &trace.names[*name as usize]))
             .collect();

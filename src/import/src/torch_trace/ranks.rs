@@ -29,7 +29,7 @@ pub(super) fn collectives(trace: &TorchTrace) -> HashMap<i64, CollectiveFacts> {
 }
 
 fn facts(collective: &TorchCollective) -> CollectiveFacts {
-    let operation = CollectiveOperation::of_name(&collective.name);
+    let operation = CollectiveOperation::from_name(&collective.name);
     // nccl-tests counts the whole buffer, which is the output of an all-gather.
     let elements = match operation {
         CollectiveOperation::AllGather => collective.out_elements,

@@ -61,7 +61,7 @@ fn clip(trace: &mut TorchTrace) -> u64 {
         let call = event.correlation.map(|id| (0, id));
         Some(StreamRow { key, start_ns: event.start_ns, end_ns: end(event), row, call })
     });
-    let found = StreamOrder::of_all(rows.collect()).finish();
+    let found = StreamOrder::from_rows(rows.collect()).finish();
     if found.is_empty() {
         return 0;
     }

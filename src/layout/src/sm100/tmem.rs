@@ -59,7 +59,7 @@ impl TmemRequest {
     ///
     /// # Errors
     /// [`TileError::Layout`] for a pair of CTAs with M of 128.
-    pub fn of_tile(tile: MmaTile, accumulator_stages: i64) -> Result<Self, TileError> {
+    pub fn for_tile(tile: MmaTile, accumulator_stages: i64) -> Result<Self, TileError> {
         tile.refuse_64_rows()?;
         Ok(Self {
             accumulator: tile.accumulator_columns(),

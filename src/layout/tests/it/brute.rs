@@ -14,7 +14,7 @@ impl Random {
         ((z ^ (z >> 31)) % bound) as i64
     }
 
-    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 }

@@ -11,13 +11,13 @@ fn outer(random: &mut Random) -> Vec<Mode> {
     let mut next = 1;
     (0..rank)
         .map(|_| {
-            let extent = random.of(&[1, 2, 2, 3, 4, 4, 5, 6, 8, 12, 16]);
+            let extent = random.pick(&[1, 2, 2, 3, 4, 4, 5, 6, 8, 12, 16]);
             let stride = match random.below(8) {
                 0 => 0,
                 1 => -random.below(6),
                 2 => random.below(24),
                 _ if ordered => next,
-                _ => random.of(&[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64]),
+                _ => random.pick(&[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64]),
             };
             next *= extent;
             Mode::new(extent, stride)
@@ -30,7 +30,7 @@ fn inner(random: &mut Random, size: i64) -> Vec<Mode> {
     let mut room = size - 1;
     (0..rank)
         .map(|_| {
-            let extent = random.of(&[1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 16]);
+            let extent = random.pick(&[1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 16]);
             // Mostly inside the outer layout, sometimes beyond.
             let most =
                 (room / (extent - 1).max(1)).max(0) as u64 + u64::from(random.below(12) == 0);

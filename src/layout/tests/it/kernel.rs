@@ -110,19 +110,19 @@ fn a_change_is_as_strong_as_what_it_keeps() {
 
 #[test]
 fn pictures_show_every_place() {
-    let picture = CellGrid::of_values(&swizzled("(2,3):(3,1)"), Coloring::Offset).unwrap();
+    let picture = CellGrid::from_values(&swizzled("(2,3):(3,1)"), Coloring::Offset).unwrap();
     assert_eq!(picture.table(false), "   0  1  2\n0  0  1  2\n1  3  4  5\n");
     assert_eq!(picture.table(true).matches("\u{1b}[30;48;5;").count(), 6);
     assert_eq!(picture.svg().matches("<g class=\"cell ").count(), 6);
     // A thread-value layout of a tile with a hole, and a place that two threads hold.
     let threads = layout("(2,2):(1,1)");
     let tile = Tile { rows: 2, columns: 2, row_major: false };
-    let picture = CellGrid::of_threads(&threads, tile, Coloring::Thread).unwrap();
+    let picture = CellGrid::from_threads(&threads, tile, Coloring::Thread).unwrap();
     let expected = "        0       1\n0   T0 V0   T1 V1\n1  T1+ V0\n";
     assert_eq!(picture.table(false), expected);
     let small = Tile { rows: 1, columns: 2, row_major: true };
-    let outside = CellGrid::of_threads(&threads, small, Coloring::Thread).unwrap_err();
+    let outside = CellGrid::from_threads(&threads, small, Coloring::Thread).unwrap_err();
     assert_eq!(outside, PictureError::Outside { thread: 1, value: 1, offset: 2, places: 2 });
-    let large = CellGrid::of_values(&swizzled("(256,256)"), Coloring::Offset).unwrap_err();
+    let large = CellGrid::from_values(&swizzled("(256,256)"), Coloring::Offset).unwrap_err();
     assert_eq!(large, PictureError::TooLarge(65536));
 }

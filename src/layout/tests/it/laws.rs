@@ -247,17 +247,17 @@ fn a_swizzle_of_byte_addresses_is_one_of_the_offsets_of_elements() {
         let bytes: Swizzle = swizzle.parse().unwrap();
         for element in ["0.5", "1", "2", "4", "8", "16"] {
             let size: ElementSize = element.parse().unwrap();
-            let elements = bytes.of_elements(size.bits()).unwrap();
+            let elements = bytes.for_elements(size.bits()).unwrap();
             for offset in 0..4096 {
                 let bit = offset * size.bits();
                 let moved = bytes.apply(bit / 8) * 8 + bit % 8;
                 assert_eq!(elements.apply(offset) * size.bits(), moved, "{swizzle} {element}");
             }
         }
-        assert!(bytes.of_elements(24).is_err() && bytes.of_elements(512).is_err());
+        assert!(bytes.for_elements(24).is_err() && bytes.for_elements(512).is_err());
     }
     let fp4: Swizzle = "3,4,3".parse().unwrap();
-    assert_eq!(fp4.of_elements(4).unwrap().to_string(), "S<3,5,3>");
+    assert_eq!(fp4.for_elements(4).unwrap().to_string(), "S<3,5,3>");
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn descriptors_are_those_of_working_kernels() {
 fn tensor_memory_has_512_columns_and_no_more() {
     let plan = |n, stages| {
         let tile = MmaTile::new(128, n, 256, false, 16).unwrap();
-        budget(TmemRequest::of_tile(tile, stages).unwrap()).unwrap()
+        budget(TmemRequest::for_tile(tile, stages).unwrap()).unwrap()
     };
     for (n, stages, used, allocation, blocks) in [
         (64, 1, 96, Some(128), 4),
@@ -313,7 +313,7 @@ fn tensor_memory_has_512_columns_and_no_more() {
         accumulator: 600,
         sfa: 0,
         sfb: 0,
-        ..TmemRequest::of_tile(MmaTile::new(128, 128, 256, false, 16).unwrap(), 1).unwrap()
+        ..TmemRequest::for_tile(MmaTile::new(128, 128, 256, false, 16).unwrap(), 1).unwrap()
     };
     let wide = budget(wide).unwrap();
     assert_eq!((wide.extent, wide.allocation, wide.blocks_per_sm), (600, None, 0));
@@ -333,10 +333,10 @@ fn tensor_memory_has_512_columns_and_no_more() {
     })
     .unwrap();
     assert!(aligned.orders.first().unwrap().extent < aligned.orders.last().unwrap().extent);
-    let nothing = TmemRequest { accumulator: 0, ..TmemRequest::of_tile(pair, 1).unwrap() };
+    let nothing = TmemRequest { accumulator: 0, ..TmemRequest::for_tile(pair, 1).unwrap() };
     assert!(budget(nothing).is_err());
     let half = MmaTile::new(128, 256, 256, true, 16).unwrap();
-    assert!(TmemRequest::of_tile(half, 1).is_err());
+    assert!(TmemRequest::for_tile(half, 1).is_err());
 }
 
 #[test]

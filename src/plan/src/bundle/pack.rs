@@ -94,7 +94,7 @@ impl BlobSource {
                         let now = file.metadata().and_then(|meta| meta.modified());
                         bytes.len() as u64 == *len && now.is_ok_and(|now| now == *known)
                     }
-                    _ => Digest::of(&bytes) == *digest,
+                    _ => Digest::sha256(&bytes) == *digest,
                 };
                 if unchanged { Ok(bytes) } else { Err(BundleError::Changed { path: path.clone() }) }
             }
@@ -204,12 +204,12 @@ impl Packer {
         let hashed = match &file.content {
             JobFileContent::Bytes(bytes) => {
                 let pieces: Vec<&[u8]> = pieces(bytes);
-                let names: Vec<Digest> = pieces.iter().map(|piece| Digest::of(piece)).collect();
+                let names: Vec<Digest> = pieces.iter().map(|piece| Digest::sha256(piece)).collect();
                 for (name, piece) in names.iter().zip(&pieces) {
                     blobs.insert(name.clone(), BlobSource::Bytes(Arc::from(*piece)));
                 }
                 let size = bytes.len() as u64;
-                FileDigests { size, modified: None, digest: Digest::of(bytes), blobs: names }
+                FileDigests { size, modified: None, digest: Digest::sha256(bytes), blobs: names }
             }
             JobFileContent::Local(path) => {
                 let hashed = self.hash(path)?;
@@ -272,7 +272,7 @@ fn hash_pieces(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest
     };
     let first = next_piece()?;
     if first.len() < PIECE_LEN {
-        let digest = Digest::of(&first);
+        let digest = Digest::sha256(&first);
         return Ok((first.len() as u64, digest.clone(), vec![digest]));
     }
     std::thread::scope(|threads| {
@@ -284,7 +284,7 @@ fn hash_pieces(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest
             Digest::from_bytes(&sum.finalize().into())
         })?;
         let piece_hasher = std::thread::Builder::new().spawn_scoped(threads, move || {
-            piece_hasher.iter().map(|piece| Digest::of(&piece)).collect()
+            piece_hasher.iter().map(|piece| Digest::sha256(&piece)).collect()
         })?;
         let (mut size, mut piece) = (0, first);
         while !piece.is_empty() {
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!((&big.digest, &big.blobs), (&same.digest, &same.blobs));
         let joined: Vec<u8> =
             big.blobs.iter().flat_map(|name| bundle.blobs[name].read(name).unwrap()).collect();
-        assert!(joined == bytes && big.digest == Digest::of(&bytes));
+        assert!(joined == bytes && big.digest == Digest::sha256(&bytes));
         assert_eq!((empty.size, empty.blobs.len()), (0, 1));
         assert_eq!(empty.digest, empty.blobs[0]);
     }

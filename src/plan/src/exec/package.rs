@@ -125,7 +125,7 @@ fn lock(name: &str, prelude: bool, cudarc: bool) -> String {
 /// The package name: one per file path, and one for all snippets without a file.
 fn name(snippet: &Snippet) -> String {
     let path = snippet.absolute_path.as_ref().map(|path| path.as_os_str().as_encoded_bytes());
-    let tail = rgpu_protocol::Digest::of(path.unwrap_or_default());
+    let tail = rgpu_protocol::Digest::sha256(path.unwrap_or_default());
     let stem: String = snippet
         .stem()
         .chars()

@@ -30,7 +30,7 @@ pub enum Selection {
 
 impl Selection {
     /// The sizes that `mode` runs where `given` are the values of `--problem-sizes`.
-    pub fn of(given: &[String], mode: ProfileMode) -> Self {
+    pub fn for_mode(given: &[String], mode: ProfileMode) -> Self {
         match (given.is_empty(), mode) {
             (false, _) => Self::Given(given.to_vec()),
             // A check is worth running on every size.

@@ -99,7 +99,7 @@ impl TopologyFile {
 impl Topology {
     /// The links of a GPU's own file. `None` if it has none between GPUs.
     #[must_use]
-    pub fn of(gpu: &Gpu) -> Option<Self> {
+    pub fn for_gpu(gpu: &Gpu) -> Option<Self> {
         let inside = gpu.nvlink.or(gpu.host)?;
         Some(Self {
             domain: gpu.domain.max(1.0),

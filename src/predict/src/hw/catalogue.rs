@@ -61,7 +61,7 @@ const OTHER_VARIANTS: [&str; 4] = ["pcie", "nvl", "40gb", "laptop"];
 /// The GPU with the name that a driver gives, such as `NVIDIA H100 80GB HBM3`. `None` for variants
 /// with other rates, such as `NVIDIA H100 PCIe`.
 #[must_use]
-pub fn of_device(name: &str) -> Option<&'static Hardware> {
+pub fn for_device(name: &str) -> Option<&'static Hardware> {
     let lower = name.to_lowercase();
     let words: Vec<&str> = lower.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let has = |word: &str| words.contains(&word);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_drivers_name_finds_only_its_own_variant() {
-        let id = |name| of_device(name).map(|hardware| hardware.id.as_str());
+        let id = |name| for_device(name).map(|hardware| hardware.id.as_str());
         assert_eq!(id("NVIDIA H200"), Some("h200"));
         assert_eq!(id("NVIDIA H100 80GB HBM3"), Some("h100"));
         assert_eq!(id("NVIDIA A100-SXM4-80GB"), Some("a100"));

@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn collectives_grow_with_size_and_stay_below_light(name in any_gpu(), ranks in 2_u32..64, bytes in 1_u64..1 << 32, op in prop::sample::select(Op::ALL)) {
         let gpu = gpu(name);
-        let Some(topology) = Topology::of(&gpu) else { return Ok(()) };
+        let Some(topology) = Topology::for_gpu(&gpu) else { return Ok(()) };
         prop_assume!(topology.joins(f64::from(ranks)));
         let time = |bytes: f64| collective::predict(op.0, bytes, f64::from(ranks), &topology, None);
         let (small, large) = (time(bytes as f64), time(2.0 * bytes as f64));

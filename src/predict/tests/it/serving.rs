@@ -14,7 +14,7 @@ const LOAD: Load = Load { input: 1024.0, output: 1024.0, concurrency: 1.0, prefi
 
 fn deployment(model: &rgpu_predict::config::Model, name: &str, tp: u32, pp: u32) -> Deployment {
     let parallelism = Parallelism { tp, pp, ..Parallelism::NONE };
-    Deployment { parallelism, ..Deployment::new(model, Topology::of(&gpu(name)).unwrap()) }
+    Deployment { parallelism, ..Deployment::new(model, Topology::for_gpu(&gpu(name)).unwrap()) }
 }
 
 #[test]

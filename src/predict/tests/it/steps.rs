@@ -31,7 +31,7 @@ fn decoder(name: &str) -> Model {
 /// The fit of all kernels and of the steps of these models.
 fn fitted(rows: &[Measurement], names: &[&str]) -> FitOutcome {
     let gpu = gpu("h200");
-    let topology = Topology::of(&gpu).unwrap();
+    let topology = Topology::for_gpu(&gpu).unwrap();
     let models: Vec<(String, Model)> =
         names.iter().map(|name| ((*name).to_owned(), decoder(name))).collect();
     let mut outcome = fit("h200", &gpu, Some(&topology), rows);
@@ -65,7 +65,7 @@ fn the_small_kernels_of_eager_modules_are_fitted_from_steps() {
 fn a_decoder_is_predicted_from_the_steps_of_others() {
     let rows = rows();
     let gpu = gpu("h200");
-    let topology = Topology::of(&gpu).unwrap();
+    let topology = Topology::for_gpu(&gpu).unwrap();
     for held_out in MODELS {
         let seen: Vec<&str> = MODELS.into_iter().filter(|name| *name != held_out).collect();
         let calibration = fitted(&rows, &seen).calibration;

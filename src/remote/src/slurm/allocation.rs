@@ -106,7 +106,7 @@ impl Allocation {
                 _ if gpu_option == GpuOption::PerNode && lacks_gpu_option(&answer.text) => {
                     gpu_option = GpuOption::Gres;
                 }
-                _ => return Err(SlurmError::of_program("sbatch", &answer.text).into()),
+                _ => return Err(SlurmError::from_program("sbatch", &answer.text).into()),
             }
         }
     }

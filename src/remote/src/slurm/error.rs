@@ -156,7 +156,7 @@ const OUT_OF_MEMORY_MESSAGES: [&str; 2] = ["exceeded memory limit", "oom_kill ev
 
 impl SlurmError {
     /// The error that `program` reports with `message`.
-    pub(super) fn of_program(program: &'static str, message: &str) -> Self {
+    pub(super) fn from_program(program: &'static str, message: &str) -> Self {
         let excerpted = excerpt(message);
         if NO_ANSWER_MESSAGES.iter().any(|pattern| message.contains(pattern)) {
             return Self::NoAnswer { message: excerpted };
@@ -299,9 +299,9 @@ mod tests {
             ),
             ("sbatch: error: the moon is full", "slurm_refused"),
         ] {
-            assert_eq!(SlurmError::of_program("sbatch", message).code(), code, "{message}");
+            assert_eq!(SlurmError::from_program("sbatch", message).code(), code, "{message}");
         }
-        let unknown = SlurmError::of_program("sbatch", "the moon\u{1b}[2J is full").to_string();
+        let unknown = SlurmError::from_program("sbatch", "the moon\u{1b}[2J is full").to_string();
         assert_eq!(unknown, "Slurm refuses the job: the moon[2J is full");
     }
 

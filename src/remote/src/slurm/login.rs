@@ -130,7 +130,7 @@ impl LoginNode {
         if answer.succeeded() {
             Ok(answer.text)
         } else {
-            Err(SlurmError::of_program(program, &answer.text).into())
+            Err(SlurmError::from_program(program, &answer.text).into())
         }
     }
 
@@ -174,7 +174,7 @@ impl LoginNode {
             return Ok(Some(info));
         }
         if !answer.text.contains("Invalid job id") {
-            return Err(SlurmError::of_program("scontrol", &answer.text).into());
+            return Err(SlurmError::from_program("scontrol", &answer.text).into());
         }
         let command = argv![
             "sacct",
@@ -224,7 +224,7 @@ impl LoginNode {
         if answer.succeeded() || answer.text.contains("Invalid job id") {
             Ok(())
         } else {
-            Err(SlurmError::of_program("scancel", &answer.text).into())
+            Err(SlurmError::from_program("scancel", &answer.text).into())
         }
     }
 }

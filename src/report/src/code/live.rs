@@ -13,11 +13,11 @@ const MAX_LONGEST: usize = 5;
 /// live. `>` marks the rows with the most live registers. `None` if liveness is unknown.
 pub fn live(image: &CodeImage) -> Option<String> {
     let known = image.kernels.iter().filter(|k| k.instructions.iter().any(|i| i.live.is_some()));
-    let kernels: Vec<String> = known.map(|kernel| of_kernel(kernel, &image.arch)).collect();
+    let kernels: Vec<String> = known.map(|kernel| kernel_text(kernel, &image.arch)).collect();
     (!kernels.is_empty()).then(|| kernels.join("\n"))
 }
 
-fn of_kernel(kernel: &CodeKernel, arch: &str) -> String {
+fn kernel_text(kernel: &CodeKernel, arch: &str) -> String {
     let mut text = format!("{} ({arch}): ", kernel.shown());
     let live_counts = || kernel.instructions.iter().filter_map(|i| Some((i.live?, i.offset)));
     let (max_live, at) = live_counts()

@@ -50,7 +50,7 @@ fn data(code: &CodeDocument, title: &str) -> Value {
     kernels.sort_by_key(|(_, k)| std::cmp::Reverse(k.samples));
     let (mut shown, mut left_out, mut room) = (Vec::new(), 0, MAX_DATA_BYTES);
     for (image, kernel) in kernels {
-        let value = of_kernel(code, image, kernel);
+        let value = kernel_value(code, image, kernel);
         let bytes = value.to_string().len();
         match room.checked_sub(bytes) {
             Some(rest) => {
@@ -63,7 +63,7 @@ fn data(code: &CodeDocument, title: &str) -> Value {
     json!({ "title": title, "kernels": shown, "left_out": left_out })
 }
 
-fn of_kernel(code: &CodeDocument, image: &CodeImage, kernel: &CodeKernel) -> Value {
+fn kernel_value(code: &CodeDocument, image: &CodeImage, kernel: &CodeKernel) -> Value {
     let number = |file: &'_ str, all: &mut Vec<String>| -> usize {
         all.iter().position(|known| known == file).unwrap_or_else(|| {
             all.push(file.to_owned());
@@ -75,7 +75,7 @@ fn of_kernel(code: &CodeDocument, image: &CodeImage, kernel: &CodeKernel) -> Val
     for line in &kernel.instructions {
         let at: Vec<[usize; 2]> =
             line.at.iter().map(|at| [number(&at.file, &mut names), at.line as usize]).collect();
-        lines.push(of_line(line, &at));
+        lines.push(line_value(line, &at));
     }
     let texts: Vec<Value> = names.iter().map(|file| source(image, kernel, file)).collect();
     let (first, ptx, joined) = ptx(code, image, kernel);
@@ -98,7 +98,7 @@ fn of_kernel(code: &CodeDocument, image: &CodeImage, kernel: &CodeKernel) -> Val
     })
 }
 
-fn of_line(line: &CodeLine, at: &[[usize; 2]]) -> Value {
+fn line_value(line: &CodeLine, at: &[[usize; 2]]) -> Value {
     let mut value = json!({ "o": line.offset, "t": line.text, "c": line.control });
     let mut put = |name: &str, inner: Value| {
         if let Some(object) = value.as_object_mut() {

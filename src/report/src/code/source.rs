@@ -25,12 +25,12 @@ pub fn source(image: &CodeImage, extra_column: ExtraColumn) -> Option<String> {
     let mut text = String::new();
     for kernel in known {
         let _ = writeln!(text, "{} ({})", kernel.shown(), image.arch);
-        of_kernel(&mut text, kernel, &files, extra_column);
+        write_kernel(&mut text, kernel, &files, extra_column);
     }
     (!text.is_empty()).then_some(text)
 }
 
-fn of_kernel(
+fn write_kernel(
     text: &mut String,
     kernel: &CodeKernel,
     files: &BTreeMap<&str, &SourceText>,

@@ -36,7 +36,7 @@ pub fn svg(images: &[CodeImage]) -> String {
             escape(&head)
         );
         y += HEAD_HEIGHT_PX;
-        let drawing = of_kernel(&mut body, kernel, y);
+        let drawing = draw_kernel(&mut body, kernel, y);
         let head = (head.chars().count() as f64) * CHARACTER_WIDTH_PX;
         width = width.max(drawing.width).max(head);
         y += drawing.height + HEAD_HEIGHT_PX;
@@ -53,7 +53,7 @@ pub fn svg(images: &[CodeImage]) -> String {
     )
 }
 
-fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> GraphLayout {
+fn draw_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> GraphLayout {
     let labels: Vec<Vec<String>> = kernel.blocks.iter().map(label).collect();
     let sizes: Vec<Size> = labels
         .iter()

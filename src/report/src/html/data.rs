@@ -147,7 +147,7 @@ struct BusyTile {
 }
 
 impl BusyTile {
-    fn of(profile: &Profile) -> Option<Self> {
+    fn from_profile(profile: &Profile) -> Option<Self> {
         let busy = busy::busy(profile)?;
         Some(Self { percent: busy.percent(), note: busy.note(), share: busy.least_share() })
     }
@@ -276,7 +276,7 @@ impl<'a> Page<'a> {
             kernels: cut(&profile.kernels, caps.sums, "kernels", &mut left_out),
             copies: &profile.copies,
             regions: cut(&own_regions(profile), caps.sums, "regions", &mut left_out).to_vec(),
-            library_regions: region_rows::of_libraries(profile)
+            library_regions: region_rows::library_row(profile)
                 .map(|row| FoldedRegions { label: row.label, gpu_ns: row.gpu_ns }),
             operators: cut(&profile.operators, caps.sums, "operators", &mut left_out),
             sanitizer: &profile.sanitizer,
@@ -292,7 +292,7 @@ impl<'a> Page<'a> {
             warnings: profile.stopped_pass().into_iter().chain(&profile.warnings).collect(),
             hotspots,
             hotspots_left_out,
-            busy: BusyTile::of(profile),
+            busy: BusyTile::from_profile(profile),
             summed_over: busy::several_gpus(profile),
             timeline: profile.timeline.as_ref(),
             ranks: profile.ranks.as_ref(),

@@ -136,7 +136,7 @@ fn entry(
     name: String,
     folder: String,
 ) -> RegionEntry {
-    let all = launches.of(region);
+    let all = launches.launches_in(region);
     let sections: BTreeSet<&str> =
         all.iter().flat_map(|launch| &launch.raw_sections).map(|s| s.id.as_str()).collect();
     let kernel_ns: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
@@ -182,7 +182,7 @@ impl<'a> LaunchIndex<'a> {
 
     /// The launches of a region: those that the tool listed, else those whose path is inside it.
     /// Results of the whole region come first.
-    pub(super) fn of(&self, region: &Region) -> Vec<&'a Launch> {
+    pub(super) fn launches_in(&self, region: &Region) -> Vec<&'a Launch> {
         let find = |id: &u32| self.by_id.get(id).copied();
         let whole = region.ranges.iter().filter_map(|range| find(&range.launch));
         let mut inside: Vec<usize> = Vec::new();

@@ -38,7 +38,7 @@ pub(super) fn folder_names(names: &[String]) -> Vec<String> {
     let mut taken: HashSet<String> = (0..names.len()).filter(|at| keeps[*at]).map(key).collect();
     let mut folders = plain.clone();
     for at in (0..names.len()).filter(|at| !keeps[*at]) {
-        let digest = Digest::of(names[at].as_bytes()).to_string();
+        let digest = Digest::sha256(names[at].as_bytes()).to_string();
         let lengths = (8..=digest.len()).step_by(8);
         let candidates = lengths.map(|length| format!("{}-{}", cut(&plain[at]), &digest[..length]));
         for name in candidates {

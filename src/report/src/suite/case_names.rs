@@ -13,7 +13,7 @@ pub(super) struct SharedAxes<'a> {
 }
 
 impl<'a> SharedAxes<'a> {
-    pub(super) fn of(cases: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn from_cases(cases: impl Iterator<Item = &'a str>) -> Self {
         let mut targets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for case in cases {
             let Some((target, ..)) = case_parts(case) else { continue };
@@ -120,14 +120,14 @@ mod tests {
             "gemm:b[n=4]",
             "gemm:c",
         ];
-        let shared = SharedAxes::of(cases.into_iter());
+        let shared = SharedAxes::from_cases(cases.into_iter());
         let short = cases.map(|case| shared.shorten(case));
         let expected =
             ["gemm:a[n=1]@h200", "gemm:a[n=2]@h200", "gemm:b[n=3]", "gemm:b[n=4]", "gemm:c"];
         assert_eq!(short, expected);
         assert_eq!(shared.note(80), "  the same in all cases of gemm:a: TYPE=bf16, LIST=x,y\n\n");
         let [.., b3, b4, c] = cases;
-        assert_eq!(SharedAxes::of([b3, b4, c].into_iter()).note(80), "");
+        assert_eq!(SharedAxes::from_cases([b3, b4, c].into_iter()).note(80), "");
     }
 
     #[test]

@@ -276,7 +276,7 @@ fn failures(body: &mut String, run: &SuiteRun) {
 /// combination of the other axes.
 fn axes(body: &mut String, run: &SuiteRun) {
     let mut plots: BTreeMap<(&str, &str), BTreeMap<String, Vec<PlotPoint>>> = BTreeMap::new();
-    let shared = SharedAxes::of(run.rows.iter().map(|row| row.case.as_str()));
+    let shared = SharedAxes::from_cases(run.rows.iter().map(|row| row.case.as_str()));
     for (row, time) in run.times() {
         let numbers =
             row.axes.iter().filter_map(|(name, value)| Some((name, value.parse::<f64>().ok()?)));
@@ -321,7 +321,7 @@ fn axes(body: &mut String, run: &SuiteRun) {
             "<h2>{} against {}</h2>\n{}",
             escape(target),
             escape(axis),
-            svg(&series, &HorizontalAxis::of_numbers(axis), duration)
+            svg(&series, &HorizontalAxis::for_numbers(axis), duration)
         );
     }
 }

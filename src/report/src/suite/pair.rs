@@ -16,7 +16,7 @@ pub(super) struct PairCell {
 }
 
 impl PairCell {
-    fn of_pair(pair: &PairResult) -> Self {
+    fn from_pair(pair: &PairResult) -> Self {
         Self { speedup: pair.speedup, verdict: pair.verdict, too_close: pair.too_close }
     }
 
@@ -40,7 +40,7 @@ fn size_count(row: &SuiteRow) -> usize {
 pub(super) fn at_size(row: &SuiteRow, time: &SuiteTime) -> Option<PairCell> {
     let pair = row.pair.as_ref().filter(|_| time.key.side == OPTIMISED)?;
     if size_count(row) == 1 {
-        return Some(PairCell::of_pair(pair));
+        return Some(PairCell::from_pair(pair));
     }
     let own = pair.sizes.iter().find(|one| one.size == time.size)?;
     Some(PairCell { speedup: Some(own.speedup), verdict: own.verdict, too_close: false })
@@ -50,7 +50,7 @@ pub(super) fn at_size(row: &SuiteRow, time: &SuiteTime) -> Option<PairCell> {
 pub(super) fn over_sizes(row: &SuiteRow) -> Option<(String, PairCell)> {
     let pair = row.pair.as_ref()?;
     let count = size_count(row);
-    (count > 1).then(|| (format!("geomean of {count}"), PairCell::of_pair(pair)))
+    (count > 1).then(|| (format!("geomean of {count}"), PairCell::from_pair(pair)))
 }
 
 #[cfg(test)]

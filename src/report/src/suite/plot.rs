@@ -142,7 +142,7 @@ pub(super) struct HorizontalAxis<'a> {
 
 impl<'a> HorizontalAxis<'a> {
     /// An axis of plain numbers.
-    pub(super) fn of_numbers(name: &'a str) -> Self {
+    pub(super) fn for_numbers(name: &'a str) -> Self {
         Self { name, label: &digits_of }
     }
 }
@@ -299,7 +299,7 @@ pub fn plot_page(title: &str, x_name: &str, plots: &[(String, Vec<PlotSeries>)])
         body += &format!(
             "<h2>{}</h2>\n{}\n",
             escape(name),
-            svg(series, &HorizontalAxis::of_numbers(x_name), digits_of)
+            svg(series, &HorizontalAxis::for_numbers(x_name), digits_of)
         );
     }
     page(title, &body, "")

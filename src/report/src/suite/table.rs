@@ -199,7 +199,7 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
     let width = style.table_width;
     let with_room = |cases: TextTable| cases.with_room(width.saturating_sub(2), usize::MAX, &SPARE);
     let whole = with_room(cases(run, None));
-    let shared = SharedAxes::of(run.rows.iter().map(|row| row.case.as_str()));
+    let shared = SharedAxes::from_cases(run.rows.iter().map(|row| row.case.as_str()));
     let short = with_room(cases(run, Some(&shared)));
     let shown = whole
         .unstacked(width, 2, "", 0)
@@ -337,7 +337,7 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
     let width = style.table_width;
     let unstacked = |table: &TextTable| table.unstacked(width, 2, "why", MIN_REASON_WIDTH);
     let whole = compared_times(comparison, compared_work);
-    let shared = SharedAxes::of(comparison.rows.iter().map(|row| row.case.as_str()));
+    let shared = SharedAxes::from_cases(comparison.rows.iter().map(|row| row.case.as_str()));
     let short = compared_times(comparison, |row| {
         let [_, sizes, side] = compared_work(row);
         [joined([shared.shorten(&row.case), sizes, side]), String::new(), String::new()]

@@ -129,7 +129,7 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     }
     if container::kind(&data).is_none() && !ncu_rep::begins(&data) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if let Some(known) = foreign_file::of(&name, &data) {
+        if let Some(known) = foreign_file::recognise(&name, &data) {
             return Err(format!("{}; {}", known.what, known.next_step));
         }
         return Ok(data);

@@ -49,11 +49,11 @@ impl CachedListing {
         let file = fs::metadata(program).ok()?;
         let identity = (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec());
         let (job, digest) = match without_job(cubin) {
-            Some((job, cubin)) => (Some(job), Digest::of(&cubin)),
-            None => (None, Digest::of(cubin)),
+            Some((job, cubin)) => (Some(job), Digest::sha256(&cubin)),
+            None => (None, Digest::sha256(cubin)),
         };
         let call = (identity, flags, symbols, digest);
-        let key = Digest::of(&serde_json::to_vec(&call).ok()?);
+        let key = Digest::sha256(&serde_json::to_vec(&call).ok()?);
         Some(Self { path: folder.join(key.as_str()), job })
     }
 
@@ -61,7 +61,7 @@ impl CachedListing {
     pub(super) fn read(&self) -> Option<String> {
         let text = fs::read_to_string(&self.path).ok()?;
         let (digest, listing) = text.split_once('\n')?;
-        if Digest::of(listing.as_bytes()).as_str() != digest {
+        if Digest::sha256(listing.as_bytes()).as_str() != digest {
             return None;
         }
         Some(match &self.job {
@@ -80,7 +80,7 @@ impl CachedListing {
             Some(job) => Cow::Owned(listing.replace(&job_folder(job), &job_folder(""))),
             None => Cow::Borrowed(listing),
         };
-        let digest = Digest::of(listing.as_bytes());
+        let digest = Digest::sha256(listing.as_bytes());
         let parts = [digest.as_str().as_bytes(), b"\n", listing.as_bytes()];
         // A listing that is not kept is only made again.
         let _ = atomic::write_parts(&self.path, parts);

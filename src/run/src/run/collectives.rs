@@ -146,7 +146,7 @@ fn exec_request(
         .flat_map(|facts| &facts.gpus)
         .map(|gpu| KnownGpu { index: gpu.index, uuid: gpu.uuid.clone(), name: gpu.name.clone() })
         .collect();
-    let gpus = request.gpus.of_host(known, &GpuChoice::Any);
+    let gpus = request.gpus.on_host(known, &GpuChoice::Any);
     let (known, count) = gpus.map_err(PlanError::from)?;
     if count < 2 {
         let what = format!("a collective needs at least 2 GPUs, and there is {count}");

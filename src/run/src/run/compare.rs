@@ -475,7 +475,7 @@ fn read_paired(a: &RunFolder, b: &RunFolder) -> Vec<PairedTimes> {
         let paired = |case: &rgpu_case::CaseReport| {
             let [a1, a2] = [timing(&report, &case.name)?, timing(&a2, &case.name)?];
             let [b1, b2] = [timing(&b1, &case.name)?, timing(&b2, &case.name)?];
-            PairedTimes::of_processes(&case.name, [&a1, &a2], [&b1, &b2])
+            PairedTimes::from_processes(&case.name, [&a1, &a2], [&b1, &b2])
         };
         return report.cases.iter().filter_map(paired).collect();
     }

@@ -53,7 +53,7 @@ impl FactsCache {
     /// change the facts.
     pub fn new(cache: &Path, spec: &RemoteSpec, compilers: &BTreeMap<String, String>) -> Self {
         let definition = serde_json::to_vec(&(spec, compilers)).unwrap_or_default();
-        let digest = rgpu_protocol::Digest::of(&definition);
+        let digest = rgpu_protocol::Digest::sha256(&definition);
         let path = cache.join("facts").join(format!("{}.json", &digest.as_str()[..24]));
         // Asking is quick, and the tools found on this machine depend on the shell. Each job of Slurm
         // gets another node, or other GPUs of the same one.

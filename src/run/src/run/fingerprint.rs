@@ -37,7 +37,7 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
             for file in &program.files {
                 let digest = match &file.content {
                     JobFileContent::Local(path) => digest(path),
-                    JobFileContent::Bytes(bytes) => Some(Digest::of(bytes).to_string()),
+                    JobFileContent::Bytes(bytes) => Some(Digest::sha256(bytes).to_string()),
                 };
                 line("file", &(&file.path, digest));
             }
@@ -59,5 +59,5 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
         line(name, &facts.tool(name).map(|tool| &tool.version));
     }
     line("driver", &facts.driver);
-    Digest::of(text.as_bytes()).to_string()
+    Digest::sha256(text.as_bytes()).to_string()
 }

@@ -274,7 +274,7 @@ impl PassPlanner {
         else {
             return;
         };
-        let profiled = end.profiled.of_step(&step);
+        let profiled = end.profiled.step_time(&step);
         let time = self.selection.ncu_time.get_or_insert_default();
         time.runs += 1;
         time.seconds += rung.seconds;
@@ -547,7 +547,7 @@ mod tests {
             }],
             ..Selection::default()
         };
-        let launch = Launch { kernel: "gemm".to_owned(), ..Launch::of_numbers(&[("m", 1.0)]) };
+        let launch = Launch { kernel: "gemm".to_owned(), ..Launch::from_numbers(&[("m", 1.0)]) };
         let traced = Launch { kernel: "add".to_owned(), ..Launch::default() };
         count_profiled(&mut selection, &[launch.clone(), traced]);
         let counts: Vec<u64> = selection.kernels.iter().map(|choice| choice.profiled).collect();

@@ -82,7 +82,7 @@ impl ProfiledTimes {
     }
 
     /// The launches of the step's last rung.
-    pub(super) fn of_step(&self, step: &str) -> ProfiledTime {
+    pub(super) fn step_time(&self, step: &str) -> ProfiledTime {
         self.by_step.get(step).copied().unwrap_or_default()
     }
 }
@@ -109,10 +109,10 @@ mod tests {
             6500,
         );
         let expected = ProfiledTime { launches: 2, ms: 2000 };
-        assert_eq!(times.of_step("profile"), expected);
-        assert_eq!(times.of_step("survey"), ProfiledTime::default());
+        assert_eq!(times.step_time("profile"), expected);
+        assert_eq!(times.step_time("survey"), ProfiledTime::default());
         times.start_rung("profile");
-        assert_eq!(times.of_step("profile"), ProfiledTime::default());
+        assert_eq!(times.step_time("profile"), ProfiledTime::default());
     }
 
     #[test]
@@ -121,8 +121,8 @@ mod tests {
         let line = b"==PROF== Profiling \"a\" - 0: 0%....50%....100% - 10 passes\n";
         times.set_time("profile", Stream::Stdout, 900, 1000);
         times.add_output("profile", Stream::Stdout, line);
-        assert_eq!(times.of_step("profile").launches, 0);
+        assert_eq!(times.step_time("profile").launches, 0);
         times.set_time("profile", Stream::Stdout, line.len() as u64, 1000);
-        assert_eq!(times.of_step("profile"), ProfiledTime { launches: 1, ms: 0 });
+        assert_eq!(times.step_time("profile"), ProfiledTime { launches: 1, ms: 0 });
     }
 }

@@ -145,7 +145,8 @@ impl QuietGit {
     /// The repository does not belong to the work tree; its settings cannot be listed; the name of
     /// a filter cannot be given to git; git does not answer in time.
     pub fn containing(folder: &Path) -> Result<Option<Self>, RepositoryError> {
-        let Some(found) = FoundRepository::of(folder)?.filter(|found| found.counts_for(folder))
+        let Some(found) =
+            FoundRepository::in_folder(folder)?.filter(|found| found.counts_for(folder))
         else {
             return Ok(None);
         };
@@ -258,7 +259,7 @@ impl FoundRepository {
     ///
     /// # Errors
     /// git does not answer in time.
-    fn of(folder: &Path) -> Result<Option<Self>, RepositoryError> {
+    fn in_folder(folder: &Path) -> Result<Option<Self>, RepositoryError> {
         Self::found_within(folder, ANSWER_TIME)
     }
 
@@ -573,7 +574,7 @@ mod tests {
         let inner = dir.path().join("inner");
         fs::create_dir(&inner).unwrap();
         assert!(QuietGit::init(dir.path(), "sha1").status().unwrap().success());
-        let found = FoundRepository::of(&inner).unwrap().unwrap();
+        let found = FoundRepository::in_folder(&inner).unwrap().unwrap();
         assert!(found.counts_for(&inner) && QuietGit::containing(&inner).unwrap().is_some());
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root can make files of other users");

@@ -56,7 +56,7 @@ pub(super) fn mark(folder: &Folder) -> io::Result<String> {
         Some(_) => "",
         None => folder.path().file_name().and_then(|name| name.to_str()).unwrap_or_default(),
     };
-    let digest = Digest::of(format!("{inode} {born:?} {name}").as_bytes());
+    let digest = Digest::sha256(format!("{inode} {born:?} {name}").as_bytes());
     Ok(digest.as_str().chars().take(MARK_DIGITS).collect())
 }
 

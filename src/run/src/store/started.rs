@@ -42,5 +42,5 @@ impl StartedRuns {
 /// The line of a run: another command line or another remote is another run.
 fn line(record: &RunRecord) -> String {
     let parts = serde_json::to_vec(&(&record.id, &record.remote, &record.argv));
-    Digest::of(&parts.unwrap_or_default()).as_str().to_owned()
+    Digest::sha256(&parts.unwrap_or_default()).as_str().to_owned()
 }

@@ -218,7 +218,7 @@ impl LoopRunner {
         // What was recorded counts only where the next command finds it.
         self.loops.db.check_in_place()?;
         let row = self.loops.find(Some(&self.id))?;
-        LoopStatus::of(&self.loops, &row)
+        LoopStatus::for_row(&self.loops, &row)
     }
 
     /// Records the next phase with the changed state, and writes the files for people.
@@ -249,7 +249,7 @@ impl LoopRunner {
     /// `control.json`, and `status.json` of the iteration.
     fn write_control(&self) -> Result<(), LoopError> {
         let row = self.loops.find(Some(&self.id))?;
-        let status = LoopStatus::of(&self.loops, &row)?;
+        let status = LoopStatus::for_row(&self.loops, &row)?;
         write_json(&self.loops.files, &self.folder.join("control.json"), &status)?;
         if self.state.iteration > 0 {
             let proposal = &self.state.proposal;

@@ -105,7 +105,7 @@ pub struct LoopStatus {
 
 impl LoopStatus {
     /// The status of a loop.
-    pub fn of(loops: &Loops, row: &LoopRow) -> Result<Self, LoopError> {
+    pub fn for_row(loops: &Loops, row: &LoopRow) -> Result<Self, LoopError> {
         let LoopState { phase, iteration, .. } = row.state;
         let state = row.state.clone();
         let config = &row.config;

@@ -51,7 +51,7 @@ enum FileState {
 }
 
 impl FileState {
-    fn of(files: &Folder, path: &Path) -> Self {
+    fn at_path(files: &Folder, path: &Path) -> Self {
         let kind = match files.stat(path) {
             Ok(Some(stat)) => FileType::from_raw_mode(stat.st_mode),
             Ok(None) => return Self::Missing,
@@ -61,13 +61,13 @@ impl FileState {
         };
         let state = match kind {
             FileType::Symlink => files.link_target(path).map(Self::Link),
-            FileType::RegularFile => Self::of_file(files, path),
+            FileType::RegularFile => Self::from_file(files, path),
             _ => return Self::Other,
         };
         state.unwrap_or(Self::Other)
     }
 
-    fn of_file(files: &Folder, path: &Path) -> io::Result<Self> {
+    fn from_file(files: &Folder, path: &Path) -> io::Result<Self> {
         let file = files.open_file(path)?;
         let is_executable = file.metadata()?.permissions().mode() & 0o100 != 0;
         let bytes = regular_file::read_from(file, regular_file::MAX_FILE_BYTES)?;
@@ -182,7 +182,7 @@ fn copy_files(
     }
     for path in wanted {
         let (from, to) = (from.join(path), to.join(path));
-        if FileState::of(files, &from) != FileState::of(files, &to) {
+        if FileState::at_path(files, &from) != FileState::at_path(files, &to) {
             copy_file(files, &from, &to, FileUse::Kept)?;
         }
     }
@@ -198,7 +198,8 @@ pub(super) fn changed_files(
     let mut all = kept_files(copy)?;
     all.extend(project_files_by_rules_of(files, copy, project)?);
     all.retain(|path| {
-        FileState::of(files, &project.join(path)) != FileState::of(files, &copy.join(path))
+        FileState::at_path(files, &project.join(path))
+            != FileState::at_path(files, &copy.join(path))
     });
     Ok(all.into_iter().collect())
 }
@@ -215,7 +216,7 @@ pub(super) fn restore(files: &Folder, copy: &Path, backup: &Path) -> Result<(), 
     for path in &changed {
         let kept = copy.join(path);
         // A folder of the copy is in the list if a file has taken its place.
-        if matches!(FileState::of(files, &kept), FileState::File { .. } | FileState::Link(_)) {
+        if matches!(FileState::at_path(files, &kept), FileState::File { .. } | FileState::Link(_)) {
             copy_file(files, &kept, &project.join(path), FileUse::Edited)?;
         }
     }
@@ -229,13 +230,13 @@ pub(super) type FileDigests = BTreeMap<PathBuf, String>;
 pub(super) fn file_digests(files: &Folder, copy: &Path) -> Result<FileDigests, LoopError> {
     let mut digests = FileDigests::new();
     for path in kept_files(copy)? {
-        let (kind, bytes) = match FileState::of(files, &copy.join(&path)) {
+        let (kind, bytes) = match FileState::at_path(files, &copy.join(&path)) {
             FileState::File { is_executable: true, bytes } => ("executable", bytes),
             FileState::File { bytes, .. } => ("file", bytes),
             FileState::Link(target) => ("link", target.into_os_string().into_encoded_bytes()),
             FileState::Missing | FileState::Other => ("other", Vec::new()),
         };
-        digests.insert(path, format!("{kind} {}", Digest::of(&bytes)));
+        digests.insert(path, format!("{kind} {}", Digest::sha256(&bytes)));
     }
     Ok(digests)
 }
@@ -247,7 +248,7 @@ pub(super) fn digest_of(digests: &FileDigests) -> String {
         text.extend_from_slice(path.as_os_str().as_encoded_bytes());
         text.extend_from_slice(format!("\0{digest}\n").as_bytes());
     }
-    Digest::of(&text).as_str().to_owned()
+    Digest::sha256(&text).as_str().to_owned()
 }
 
 /// The sha256 over all files of a copy.
@@ -273,8 +274,8 @@ pub(super) fn first_difference(
 pub(super) fn patch(files: &Folder, from: &Path, to: &Path, paths: &[PathBuf]) -> String {
     let mut text = String::new();
     for path in paths {
-        let old = FileState::of(files, &from.join(path));
-        let new = FileState::of(files, &to.join(path));
+        let old = FileState::at_path(files, &from.join(path));
+        let new = FileState::at_path(files, &to.join(path));
         let shown = path.display();
         let lines = |state: &FileState| match state {
             FileState::Missing => Some(String::new()),
@@ -304,7 +305,7 @@ pub(super) fn patch(files: &Folder, from: &Path, to: &Path, paths: &[PathBuf]) -
 
 /// Why a changed file may not be kept: it is no regular file. `None` if it may.
 pub(super) fn refusal(files: &Folder, path: &Path) -> Option<&'static str> {
-    match FileState::of(files, path) {
+    match FileState::at_path(files, path) {
         FileState::Missing | FileState::File { .. } => None,
         FileState::Link(_) => Some("it is a link"),
         FileState::Other => Some("it is not a file that can be read"),
@@ -347,7 +348,7 @@ fn copy_file(files: &Folder, from: &Path, to: &Path, file_use: FileUse) -> Resul
 
 /// Moves a file or folder to the backup, under a new name if that has one already.
 fn move_away(files: &Folder, path: &Path, backup: &Path) -> Result<(), LoopError> {
-    if FileState::of(files, path) == FileState::Missing {
+    if FileState::at_path(files, path) == FileState::Missing {
         return Ok(());
     }
     let folder = backup.parent().unwrap_or(backup);
@@ -475,7 +476,7 @@ mod tests {
             fs::remove_dir_all(&folder).unwrap();
             std::os::unix::fs::symlink(&mine, &folder).unwrap();
             // The same bytes are there, but they are not the project's.
-            assert_eq!(FileState::of(&files, &folder.join("a.cu")), FileState::Missing);
+            assert_eq!(FileState::at_path(&files, &folder.join("a.cu")), FileState::Missing);
             for refused in [
                 copy_file(&files, &folder.join("a.cu"), &project.join("new"), FileUse::Edited),
                 copy_file(&files, &project.join("other"), &folder.join("a.cu"), FileUse::Kept),

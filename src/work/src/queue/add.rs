@@ -73,7 +73,7 @@ impl Queue {
                     id,
                     new.name,
                     environment::to_bytes(argv.iter().map(|word| word.as_os_str())),
-                    script.map(|bytes| Digest::of(bytes).as_str().to_owned()),
+                    script.map(|bytes| Digest::sha256(bytes).as_str().to_owned()),
                     script.map(|bytes| bytes.len() as i64),
                     new.cwd.as_os_str().as_bytes(),
                     environment::to_bytes(assignments.iter().map(|word| word.as_os_str())),

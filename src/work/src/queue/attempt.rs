@@ -229,7 +229,7 @@ fn prepare(
     if let Some(sha256) = &work.script_sha256 {
         let path = folder.join("script");
         let bytes = queue.script(call.entry)?.unwrap_or_default();
-        if Digest::of(&bytes).as_str() != sha256 {
+        if Digest::sha256(&bytes).as_str() != sha256 {
             let damaged = io::Error::other("its bytes are not those that were added");
             return Err(io_error("use", &path)(damaged));
         }

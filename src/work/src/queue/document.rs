@@ -35,7 +35,7 @@ pub struct QueueDocument {
 
 impl QueueDocument {
     /// The document about these entries.
-    pub fn of(queue: &Queue, entries: Vec<Entry>) -> Result<Self, QueueError> {
+    pub fn for_entries(queue: &Queue, entries: Vec<Entry>) -> Result<Self, QueueError> {
         let runner = queue
             .runner()
             .map(|holder| QueueRunner { pid: holder.pid(), since: holder.since().to_owned() });
@@ -44,8 +44,8 @@ impl QueueDocument {
     }
 
     /// The document about removed entries.
-    pub fn of_removed(queue: &Queue, removed: Vec<i64>) -> Result<Self, QueueError> {
-        Ok(Self { removed, ..Self::of(queue, Vec::new())? })
+    pub fn for_removed(queue: &Queue, removed: Vec<i64>) -> Result<Self, QueueError> {
+        Ok(Self { removed, ..Self::for_entries(queue, Vec::new())? })
     }
 
     /// Whether runner, pause, and the entries' states and attempts are equal; times are ignored.
@@ -101,7 +101,7 @@ pub struct QueueEntryDocument {
 
 impl QueueEntryDocument {
     /// The document about an entry.
-    pub fn of(
+    pub fn for_entry(
         queue: &Queue,
         entry: Entry,
         runs: Vec<EntryRun>,

@@ -73,7 +73,7 @@ impl SuiteCase {
     pub(super) fn all(file: &SuiteFile) -> Result<Vec<Self>> {
         let mut cases = Vec::new();
         for target in &file.targets {
-            cases.extend(Self::of_target(file, target)?);
+            cases.extend(Self::for_target(file, target)?);
             if cases.len() as u64 > MOST_CASES {
                 let what = format!("the targets have more than {MOST_CASES} cases together");
                 return Err(Failure::new(Exit::Config, "too_many_cases", what)
@@ -84,7 +84,7 @@ impl SuiteCase {
     }
 
     /// The cases of a target of the file, in the order of its matrix.
-    pub(super) fn of_target(file: &SuiteFile, target: &TargetSpec) -> Result<Vec<Self>> {
+    pub(super) fn for_target(file: &SuiteFile, target: &TargetSpec) -> Result<Vec<Self>> {
         let combinations = target.matrix.combinations(&target.name(), file.max_cases);
         let combinations = combinations.map_err(|failure| {
             let is_too_large = failure.code == "too_many_cases";

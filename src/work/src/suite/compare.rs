@@ -29,7 +29,7 @@ pub enum TimeKind {
 
 impl TimeKind {
     /// The kind that both times have.
-    fn of(a: &SuiteTime, b: &SuiteTime) -> Self {
+    fn for_times(a: &SuiteTime, b: &SuiteTime) -> Self {
         if a.graph.is_some() && b.graph.is_some() { Self::Graph } else { Self::Events }
     }
 
@@ -82,11 +82,11 @@ pub fn compare(
         let judgement = match base {
             None => none(SuiteVerdict::New, String::new()),
             Some(base) => {
-                let spread = spread(base, TimeKind::of(base, time));
+                let spread = spread(base, TimeKind::for_times(base, time));
                 judge(base, time, threshold, spread, force)
             }
         };
-        let kind = base.map_or(TimeKind::Events, |base| TimeKind::of(base, time));
+        let kind = base.map_or(TimeKind::Events, |base| TimeKind::for_times(base, time));
         ComparedRow {
             case: time.key.case.clone(),
             side: time.key.side.clone(),
@@ -143,7 +143,7 @@ fn judge(
         return none(SuiteVerdict::Incomparable, format!("another {differing}"));
     }
     let spread = spread.between(&a.device, &b.device);
-    let kind = TimeKind::of(a, b);
+    let kind = TimeKind::for_times(a, b);
     let sides = [kind.side(a), kind.side(b)];
     let judge_sides = |[a, b]: [SideTime; 2]| judge_sessions(a, b, threshold, spread);
     let Some(judgement) = judge_sides(sides.clone()) else {

@@ -194,7 +194,7 @@ impl Expectations {
             None => {
                 Ok(Self { schema: SCHEMA.to_owned(), gpu: gpu.to_owned(), entries: Vec::new() })
             }
-            Some(found) if found.gpu != gpu => Err(of_another_gpu(&path, &found.gpu)),
+            Some(found) if found.gpu != gpu => Err(another_gpu_failure(&path, &found.gpu)),
             Some(found) => Ok(found),
         }
     }
@@ -221,7 +221,7 @@ impl Expectations {
             match Self::read(&path)? {
                 None => {}
                 Some(found) if path != Self::path(folder, &found.gpu) => {
-                    return Err(of_another_gpu(&path, &found.gpu));
+                    return Err(another_gpu_failure(&path, &found.gpu));
                 }
                 Some(found) => all.push(found),
             }
@@ -537,7 +537,7 @@ fn unusable(path: &Path, what: &str) -> Failure {
         .hint("restore it with git, or remove it: without it every time is NEW")
 }
 
-fn of_another_gpu(path: &Path, gpu: &str) -> Failure {
+fn another_gpu_failure(path: &Path, gpu: &str) -> Failure {
     let own = file_name(gpu);
     unusable(path, &format!("are those of `{gpu}`")).cause(format!("their file is `{own}`"))
 }

@@ -108,7 +108,7 @@ impl SuiteFile {
     /// The file cannot be read, or is wrong; then the failure has its line and key.
     pub fn load(chosen: Option<&Path>, kernels: &KernelFolders) -> Result<Self> {
         let file = chosen.map(Path::to_owned).or_else(|| file_of_project(&kernels.project));
-        let Some(file) = file else { return Ok(Self::of_kernels(kernels)) };
+        let Some(file) = file else { return Ok(Self::from_kernels(kernels)) };
         let text = rgpu_model::regular_file::read_to_string(
             &file,
             rgpu_model::regular_file::MAX_TOML_BYTES,
@@ -123,7 +123,7 @@ impl SuiteFile {
     }
 
     /// Every kernel of the project and its `kernel_path`.
-    fn of_kernels(kernels: &KernelFolders) -> Self {
+    fn from_kernels(kernels: &KernelFolders) -> Self {
         let own = KernelFolders { shipped: None, ..kernels.clone() };
         let target = |kernel: find::ListedKernel| TargetSpec {
             suite: KERNELS.to_owned(),

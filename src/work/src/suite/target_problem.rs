@@ -38,7 +38,7 @@ pub fn target_problems<'t>(
     let mut problems = Vec::new();
     for target in targets {
         // The caller has read the cases, so they have no error.
-        let cases = SuiteCase::of_target(file, target).unwrap_or_default();
+        let cases = SuiteCase::for_target(file, target).unwrap_or_default();
         let mut check = TargetCheck { target, folder, folders, is_inside, problems: Vec::new() };
         check.matrix();
         match &target.work {
@@ -213,7 +213,7 @@ fn outside_text(name: &str) -> String {
 fn sizes_of(case: &SuiteCase, spec: &KernelSpec) -> Result<Vec<(String, Vec<Vec<i64>>)>> {
     case.check_macros(spec)?;
     let (mode, _) = case.mode(spec.mode, case.settings.level.unwrap_or_default());
-    let cases = spec.cases(&Selection::of(&case.problem_sizes(spec)?, mode))?;
+    let cases = spec.cases(&Selection::for_mode(&case.problem_sizes(spec)?, mode))?;
     let rows = |case: rgpu_case::Case| {
         (case.name, case.groups.into_iter().map(|group| group.sizes).collect())
     };

@@ -29,7 +29,7 @@ impl RangeSpans {
         let mut sums = vec![0_u64; tree.len()];
         for (range, outer) in tree.nesting().iter().rev() {
             let Some(span) = self.0.get(*range).copied().flatten() else { continue };
-            let sum = &mut sums[tree.of_range(*range)];
+            let sum = &mut sums[tree.region_of_range(*range)];
             *sum = sum.saturating_add(u64::try_from(span.1.saturating_sub(span.0)).unwrap_or(0));
             if let Some(outer) = outer {
                 self.widen(*outer, span);

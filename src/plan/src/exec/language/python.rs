@@ -38,7 +38,7 @@ impl Language for Python {
 
     fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.source);
-        let python_env = PythonEnv::of_script(&text)
+        let python_env = PythonEnv::from_script(&text)
             .map_err(|source| ExecError::Script { name: snippet.name.clone(), source })?
             .filter(|env| !env.is_plain());
         let script = script_path(snippet, tools);

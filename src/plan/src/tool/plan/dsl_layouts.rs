@@ -169,7 +169,7 @@ fn step(python: Arg, report: &str, timeout_s: u64) -> Step {
 
 /// The step and the files with which the profile of a CuTe DSL kernel keeps its layouts, in
 /// `raw/layouts.json`. `None` if the source does not import the DSL.
-pub(super) fn of_profile(
+pub(super) fn profile_step(
     spec: &KernelSpec,
     sources: &SourceTree,
     case: Option<&Case>,

@@ -81,7 +81,7 @@ impl GpuSelection {
 
     /// The GPUs of `known` that qualify, and how many of them to lock. If `choice` allows none of
     /// them, the host's agent says so.
-    pub fn of_host(
+    pub fn on_host(
         &self,
         known: Vec<KnownGpu>,
         choice: &GpuChoice,
@@ -140,7 +140,7 @@ mod tests {
 
     fn of(text: &str, many: u32) -> Result<(Vec<u32>, u32), String> {
         let selection: GpuSelection = text.parse()?;
-        let all = selection.of_host(host(many), &GpuChoice::Any);
+        let all = selection.on_host(host(many), &GpuChoice::Any);
         let (gpus, number) = all.map_err(|e| e.to_string())?;
         Ok((gpus.iter().map(|gpu| gpu.index).collect(), number))
     }
@@ -173,7 +173,7 @@ mod tests {
         };
         let allowed = |text: &str, choice: GpuChoice| {
             let selection: GpuSelection = text.parse().unwrap();
-            let (gpus, number) = selection.of_host(mixed(), &choice).map_err(|e| e.to_string())?;
+            let (gpus, number) = selection.on_host(mixed(), &choice).map_err(|e| e.to_string())?;
             Ok::<_, String>((gpus.iter().map(|gpu| gpu.index).collect::<Vec<u32>>(), number))
         };
         let h200 = || GpuChoice::Name("h200".to_owned());

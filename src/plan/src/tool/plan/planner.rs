@@ -176,7 +176,7 @@ impl<'a> Planner<'a> {
         let (known, count) = match &request.gpus {
             one if one.is_one() => (known, 1),
             asked if facts::is_assumed(self.facts) => (known, asked.number().unwrap_or(1)),
-            asked => asked.of_host(known, &request.gpu)?,
+            asked => asked.on_host(known, &request.gpu)?,
         };
         let smi_path = path_of(self.facts, "nvidia-smi");
         let setting = match &request.policies.clocks {
@@ -382,7 +382,7 @@ impl<'a> Planner<'a> {
         }
         let case = target.input.cases.first();
         if let Some((step, files)) =
-            dsl_layouts::of_profile(target.spec, target.sources, case, python)
+            dsl_layouts::profile_step(target.spec, target.sources, case, python)
         {
             self.files.extend(files);
             self.steps.push(step);

@@ -109,7 +109,7 @@ impl PythonEnv {
 
     /// The environment that a script's PEP 723 block asks for; `None` if the script has no block.
     /// The host's packages stay visible.
-    pub fn of_script(text: &str) -> Result<Option<Self>, ScriptError> {
+    pub fn from_script(text: &str) -> Result<Option<Self>, ScriptError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]
         struct Block {
@@ -237,20 +237,20 @@ mod tests {
     #[test]
     fn a_scripts_block_names_its_dependencies_and_its_python() {
         let text = "#!/usr/bin/env python3\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \"einops<1\",\n#\n# ]\n# ///\nimport einops\n";
-        let env = PythonEnv::of_script(text).unwrap().unwrap();
+        let env = PythonEnv::from_script(text).unwrap().unwrap();
         assert_eq!(env.requirements, ["einops<1"]);
         assert_eq!(env.requires_python.as_deref(), Some(">=3.11"));
         assert!(!env.is_plain());
-        assert_eq!(PythonEnv::of_script("print('# /// script')\n").unwrap(), None);
+        assert_eq!(PythonEnv::from_script("print('# /// script')\n").unwrap(), None);
     }
 
     #[test]
     fn a_block_that_cannot_be_read_names_its_line() {
-        let open = PythonEnv::of_script("x = 1\n# /// script\n# dependencies = []\n");
+        let open = PythonEnv::from_script("x = 1\n# /// script\n# dependencies = []\n");
         assert_eq!(open, Err(ScriptError::Open { line: 2 }));
         let twice = "# /// script\n# ///\n\n# /// script\n# ///\n";
-        assert_eq!(PythonEnv::of_script(twice), Err(ScriptError::Twice { first: 1, second: 4 }));
-        let wrong = PythonEnv::of_script("# /// script\n# dependencies = 3\n# ///\n");
+        assert_eq!(PythonEnv::from_script(twice), Err(ScriptError::Twice { first: 1, second: 4 }));
+        let wrong = PythonEnv::from_script("# /// script\n# dependencies = 3\n# ///\n");
         assert!(matches!(wrong, Err(ScriptError::Toml { line: 1, .. })), "{wrong:?}");
     }
 

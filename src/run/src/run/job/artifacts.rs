@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn of_files_with_the_same_path_the_last_one_counts() {
         let announced = |path: &str, step: &str| {
-            let digest = Digest::of(b"");
+            let digest = Digest::sha256(b"");
             let (job, path) = ("r.1".to_owned(), path.to_owned());
             let remote_file = RemoteFile { job, path, size: 0, digest, composite: None };
             let (step, rung, kind) = (step.to_owned(), String::new(), String::new());
@@ -163,7 +163,7 @@ mod tests {
     fn a_file_of_the_same_size_is_not_taken_for_the_one_that_is_wanted() {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "r", None).unwrap();
-        let digest = Digest::of(b"new");
+        let digest = Digest::sha256(b"new");
         let remote_file = RemoteFile {
             job: "r.2".into(),
             path: "raw/report".into(),
