@@ -44,7 +44,7 @@ use rgpu_run::run::FactsCache;
 use rgpu_work::own_command::{CommandLine, CommandRegistry, CommandResult, OwnProgram};
 use run_table::RunTable;
 
-pub use export::{ExportOptions, Exported, export};
+pub use export::{DashboardExport, ExportOptions, export};
 #[cfg(test)]
 pub(crate) use host::FailedHostTry;
 pub(crate) use host::{HealthLevel, HostState};
@@ -108,7 +108,7 @@ impl Server {
         let table = RunTable::new(&context.runs, &context.project, &context.own_ids);
         Self {
             table: Arc::new(table),
-            page: page::PageDocument::new(&page::Settings::for_server(&context, &access)),
+            page: page::PageDocument::new(&page::PageSettings::for_server(&context, &access)),
             context,
             access,
             started_commands: CommandRegistry::default(),

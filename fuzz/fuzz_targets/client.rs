@@ -26,13 +26,13 @@ use rgpu_remote::{
 const LOG_BYTES: u64 = 64;
 
 /// An agent that can be reached once.
-struct Recorded {
+struct RecordedRemote {
     frames: Vec<u8>,
     reached: AtomicBool,
 }
 
 #[async_trait::async_trait]
-impl Remote for Recorded {
+impl Remote for RecordedRemote {
     fn name(&self) -> &str {
         "recorded"
     }
@@ -89,7 +89,7 @@ fn frames(lines: &[u8]) -> Vec<u8> {
 }
 
 async fn converse(lines: &[u8]) -> Result<(), RemoteError> {
-    let recorded = Recorded { frames: frames(lines), reached: AtomicBool::new(false) };
+    let recorded = RecordedRemote { frames: frames(lines), reached: AtomicBool::new(false) };
     let options = ConnectOptions {
         agent: "unused".into(),
         unknown_host_policy: UnknownHostPolicy::Refuse,

@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 
 use super::support::app::GlobalArgs;
-use super::support::deferred::Deferred;
+use super::support::deferred::LazyArgs;
 use super::support::profile_args::ProfileArgs;
 use super::{
     bench, build, cache, compare, dashboard, disasm, doctor, exec, kernels, layout, loops, mcp,
@@ -57,68 +57,68 @@ pub(super) struct Cli {
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
     /// Profile a kernel or a program: how fast, why not faster, what to try
-    Profile(Deferred<Box<ProfileArgs>>),
+    Profile(LazyArgs<Box<ProfileArgs>>),
     /// Run a file, a piece of code or a command on the GPU host
-    Exec(Deferred<Box<exec::ExecArgs>>),
+    Exec(LazyArgs<Box<exec::ExecArgs>>),
     /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills
-    Build(Deferred<Box<build::BuildArgs>>),
+    Build(LazyArgs<Box<build::BuildArgs>>),
     /// Name, list and check the GPU hosts you have
     #[command(subcommand, after_long_help = examples!(
         "rgpu remote add h200 ssh://root@gpu-box:2222 --default",
         "rgpu remote list",
         "rgpu remote check h200",
     ))]
-    Remote(Deferred<remote::RemoteCommand>),
+    Remote(LazyArgs<remote::RemoteCommand>),
     /// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
-    Doctor(Deferred<doctor::DoctorArgs>),
+    Doctor(LazyArgs<doctor::DoctorArgs>),
     /// List kernels, show one, or start a kernel.toml
     #[command(subcommand)]
-    Kernels(Deferred<kernels::KernelsCommand>),
+    Kernels(LazyArgs<kernels::KernelsCommand>),
     /// List, show, attach to, cancel, annotate, export and clean up runs
     #[command(subcommand)]
-    Runs(Deferred<runs::RunsCommand>),
+    Runs(LazyArgs<runs::RunsCommand>),
     /// Explain a run or a report file
-    Report(Deferred<report::ReportArgs>),
+    Report(LazyArgs<report::ReportArgs>),
     /// Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS
-    Disasm(Deferred<Box<disasm::DisasmArgs>>),
+    Disasm(LazyArgs<Box<disasm::DisasmArgs>>),
     /// Compute with layouts, with proofs: algebra, scale factors, tensor memory, epilogues
     #[command(subcommand)]
-    Layout(Deferred<Box<layout::LayoutCommand>>),
+    Layout(LazyArgs<Box<layout::LayoutCommand>>),
     /// Compare two runs or reports, or two kernels side by side on one GPU
-    Compare(Deferred<Box<compare::CompareArgs>>),
+    Compare(LazyArgs<Box<compare::CompareArgs>>),
     /// Run suites of kernels and programs, and report what got slower
-    Bench(Deferred<bench::BenchArgs>),
+    Bench(LazyArgs<bench::BenchArgs>),
     /// Predict kernels, collectives and language models on a GPU, and compare with measurements
     #[command(subcommand)]
-    Model(Deferred<model::ModelCommand>),
+    Model(LazyArgs<model::ModelCommand>),
     /// Queue commands and run them one after another
     #[command(subcommand)]
-    Queue(Deferred<queue::QueueCommand>),
+    Queue(LazyArgs<queue::QueueCommand>),
     /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
     #[command(subcommand)]
-    Loop(Deferred<loops::LoopCommand>),
+    Loop(LazyArgs<loops::LoopCommand>),
     /// Show hosts, queue and loop in the terminal
-    Top(Deferred<top::TopArgs>),
+    Top(LazyArgs<top::TopArgs>),
     /// Show hosts, runs, suites, queue, loops and predictions on one local page
-    Dashboard(Deferred<dashboard::DashboardArgs>),
+    Dashboard(LazyArgs<dashboard::DashboardArgs>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
-    Schema(Deferred<schema::SchemaArgs>),
+    Schema(LazyArgs<schema::SchemaArgs>),
     /// Install NVIDIA's optional tools
     #[command(subcommand, after_long_help = examples!(
         "rgpu setup nvdisasm",
         "rgpu setup ncu --remote h200",
     ))]
-    Setup(Deferred<setup::SetupCommand>),
+    Setup(LazyArgs<setup::SetupCommand>),
     /// Let others run jobs on this host over HTTP, with a token
-    Worker(Deferred<worker::WorkerArgs>),
+    Worker(LazyArgs<worker::WorkerArgs>),
     /// Serve agents over the Model Context Protocol
-    Mcp(Deferred<mcp::McpArgs>),
+    Mcp(LazyArgs<mcp::McpArgs>),
     /// Show and clean rgpu's cache: fetched compilers, environments, builds
     #[command(subcommand)]
-    Cache(Deferred<cache::CacheCommand>),
+    Cache(LazyArgs<cache::CacheCommand>),
     /// Tell coding agents how to work with rgpu
     #[command(subcommand)]
-    Skill(Deferred<skill::SkillCommand>),
+    Skill(LazyArgs<skill::SkillCommand>),
     /// Print a shell's completion script
     #[command(after_long_help = examples!(
         "rgpu completions bash > ~/.local/share/bash-completion/completions/rgpu",

@@ -16,7 +16,7 @@ use rgpu_model::Build;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_plan::kernel::{EntryPoint, check_architecture};
-use rgpu_plan::tool::{self, Request, Target};
+use rgpu_plan::tool::{self, ProfileTarget, Request};
 use rgpu_remote::RemoteSpec;
 use rgpu_run::run::{
     BuildOutcome, BuildRun, BuildTarget, Emit, NOT_FOR_AGENTS, publish_build, why_not_compiled_here,
@@ -180,7 +180,7 @@ pub(super) fn attach(app: &App, args: &BuildArgs, run: FollowedRun) -> Result<St
 /// Whether the target has device code only.
 fn is_device_code(request: &Request) -> bool {
     match &request.target {
-        Target::Kernel { spec, .. } => matches!(spec.entry, EntryPoint::Device(_)),
+        ProfileTarget::Kernel { spec, .. } => matches!(spec.entry, EntryPoint::Device(_)),
         _ => false,
     }
 }

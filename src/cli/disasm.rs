@@ -28,7 +28,7 @@ use super::support::{json, missing, overwrite};
 use args::{Format, Tool, View};
 
 use rgpu_import::gpu_code::ListingColumns;
-use rgpu_model::disasm::{Input, Status as Ended};
+use rgpu_model::disasm::{Input, ReadStatus as Ended};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_run::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
 use rgpu_run::store::{RunFolder, StoreError, atomic};

@@ -27,8 +27,8 @@ use super::support::verification::unverified;
 pub(super) use collectives::CollectivesDocument;
 use rgpu_model::RungId;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_plan::kernel::{KernelError, KernelFolders, MODES, ProfileMode, Selection, find};
-use rgpu_plan::tool::{GpuSelection, HOST_TOOLS, HostTool, Request, SanitizerTool, Target};
+use rgpu_plan::kernel::{CaseSelection, KernelError, KernelFolders, MODES, ProfileMode, find};
+use rgpu_plan::tool::{GpuSelection, HOST_TOOLS, HostTool, ProfileTarget, Request, SanitizerTool};
 use rgpu_remote::RemoteSpec;
 use rgpu_report::{TextTable, wrap};
 use rgpu_run::config::Origin;
@@ -83,7 +83,7 @@ const CASE: &str = "n=65536";
 
 /// The output of `doctor --json` (`rgpu.doctor/1`).
 #[derive(Serialize, JsonSchema)]
-pub(super) struct DoctorReport {
+pub(super) struct DoctorDocument {
     /// Name and version of this schema: `rgpu.doctor/1`.
     schema: &'static str,
     /// Facts about the host.
@@ -170,7 +170,7 @@ pub(super) fn summary(app: &App, spec: RemoteSpec) -> Result<String> {
 
 /// Tries every tool and mode on a host. Without a GPU none can show more than that, so none is
 /// tried.
-fn diagnose(app: &App, spec: RemoteSpec, fresh: bool, accept_new: bool) -> Result<DoctorReport> {
+fn diagnose(app: &App, spec: RemoteSpec, fresh: bool, accept_new: bool) -> Result<DoctorDocument> {
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
     let output_options = OutputOptions {
@@ -219,7 +219,7 @@ fn diagnose(app: &App, spec: RemoteSpec, fresh: bool, accept_new: bool) -> Resul
             ),
         };
         session.link.close().await;
-        Ok(DoctorReport { schema: "rgpu.doctor/1", host, modes, untried, chosen })
+        Ok(DoctorDocument { schema: "rgpu.doctor/1", host, modes, untried, chosen })
     })
 }
 
@@ -286,10 +286,10 @@ async fn try_mode(
 ) -> Result<ModeLine> {
     let started_at = Instant::now();
     let spec = find::find(KERNEL, &own_places(app)).map_err(Failure::from)?.spec;
-    let cases = spec.cases(&Selection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
+    let cases = spec.cases(&CaseSelection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
     let source_folder = spec.folder.clone();
     let sources = spec.sources(&own_places(app)).map_err(Failure::from)?;
-    let target = Target::Kernel { spec: Box::new(spec), sources, cases, seed: 1 };
+    let target = ProfileTarget::Kernel { spec: Box::new(spec), sources, cases, seed: 1 };
     let mut request = Request::new(mode, target);
     request.named = KERNEL.to_owned();
     request.timing.iters = Some(10);
@@ -380,7 +380,7 @@ fn proposals(host: &HostFacts) -> Vec<String> {
     missing.map(line).collect()
 }
 
-fn show(app: &App, diagnosis: &DoctorReport, seconds: f64) {
+fn show(app: &App, diagnosis: &DoctorDocument, seconds: f64) {
     let text = host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds, app.columns());
     app.print(&text);
     let mut table = TextTable::new("mode | reaches | time: | why not more");

@@ -31,7 +31,7 @@ fn schema_of(name: SchemaName) -> Option<schemars::Schema> {
         SchemaName::Exec => schemars::schema_for!(super::exec::ExecResult),
         SchemaName::Remotes => schemars::schema_for!(super::remote::RemoteList),
         SchemaName::Host => schemars::schema_for!(super::remote::HostSummary),
-        SchemaName::Doctor => schemars::schema_for!(super::doctor::DoctorReport),
+        SchemaName::Doctor => schemars::schema_for!(super::doctor::DoctorDocument),
         SchemaName::Collectives => schemars::schema_for!(super::doctor::CollectivesDocument),
         SchemaName::Rental => schemars::schema_for!(super::remote::RentalStatus<'_>),
         SchemaName::Login => schemars::schema_for!(super::remote::Login),
@@ -50,7 +50,7 @@ fn schema_of(name: SchemaName) -> Option<schemars::Schema> {
         SchemaName::Expectations => {
             schemars::schema_for!(rgpu_work::suite::expectations::Expectations)
         }
-        SchemaName::Reindexed => schemars::schema_for!(super::support::suite_index::Reindexed),
+        SchemaName::Reindexed => schemars::schema_for!(super::support::suite_index::ReindexResult),
         SchemaName::Queue => schemars::schema_for!(rgpu_work::queue::QueueDocument),
         SchemaName::QueueEntry => schemars::schema_for!(rgpu_work::queue::QueueEntryDocument),
         SchemaName::Loop => schemars::schema_for!(rgpu_work::loops::LoopStatus),
@@ -74,7 +74,7 @@ fn schema_of(name: SchemaName) -> Option<schemars::Schema> {
         SchemaName::ModelReconcile => schemars::schema_for!(super::model::ReconcileResult),
         SchemaName::ModelTerms => schemars::schema_for!(rgpu_predict::document::TermsDocument),
         SchemaName::ModelCard => schemars::schema_for!(rgpu_predict::import::card::ModelCard),
-        SchemaName::DashboardExport => schemars::schema_for!(crate::dashboard::Exported),
+        SchemaName::DashboardExport => schemars::schema_for!(crate::dashboard::DashboardExport),
         SchemaName::Skill => schemars::schema_for!(super::skill::InstalledSkill),
         SchemaName::KernelToml | SchemaName::RgpuToml | SchemaName::BenchToml => return None,
         SchemaName::LoopToml => rgpu_work::loops::LoopConfig::file_schema(),

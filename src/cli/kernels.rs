@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
-use rgpu_plan::kernel::{KernelSpec, NO_KERNELS, Selection, find};
+use rgpu_plan::kernel::{CaseSelection, KernelSpec, NO_KERNELS, find};
 use rgpu_report::TextTable;
 use rgpu_run::store::atomic;
 
@@ -183,7 +183,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
         spec.entry_name(),
         relative_to_cwd(app, &spec.source.display().to_string())
     ));
-    let cases = spec.cases(&Selection::All).map_err(Failure::from)?;
+    let cases = spec.cases(&CaseSelection::All).map_err(Failure::from)?;
     let mut table = TextTable::new("argument | type | role");
     for arg in &spec.args {
         table.add_row([

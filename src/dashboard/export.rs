@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::access::AccessControl;
 use super::export_folder::ExportFolder;
-use super::page::{PageDocument, Settings};
+use super::page::{PageDocument, PageSettings};
 use super::run_query::RunQuery;
 use super::run_summary::RunSummary;
 use super::run_table::Snapshot;
@@ -35,7 +35,7 @@ pub struct ExportOptions {
 
 /// The output of `dashboard export --json` (`rgpu.dashboard-export/1`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Exported {
+pub struct DashboardExport {
     /// Name and version of this schema: `rgpu.dashboard-export/1`.
     pub schema: &'static str,
     /// The path of the page.
@@ -55,7 +55,7 @@ pub struct Exported {
 /// # Errors
 /// The project cannot be read, the folder cannot be written, or SIGINT or SIGTERM came. Nothing is left
 /// behind then, and an earlier export stays.
-pub async fn export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
+pub async fn export(context: DashboardContext, options: &ExportOptions) -> Result<DashboardExport> {
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     tokio::select! {
@@ -73,7 +73,10 @@ fn interrupted() -> Failure {
     Failure::new(Exit::Cancelled, "cancelled", "the export was cancelled; nothing of it was kept")
 }
 
-async fn write_export(context: DashboardContext, options: &ExportOptions) -> Result<Exported> {
+async fn write_export(
+    context: DashboardContext,
+    options: &ExportOptions,
+) -> Result<DashboardExport> {
     let server = Server::new(context, AccessControl::new(([127, 0, 0, 1], 0).into(), true)?);
     let folder = ExportFolder::begin(&options.folder)?;
     let mut snapshot = read_runs(&server).await?;
@@ -108,10 +111,10 @@ async fn write_export(context: DashboardContext, options: &ExportOptions) -> Res
     let mut answers = on_thread(move || answers(&context, &listed, problem)).await??;
     answers.append(&mut details);
     let answers: Value = serde_json::Map::from_iter(answers).into();
-    let document = PageDocument::new(&Settings::exported(&server.context, answers));
+    let document = PageDocument::new(&PageSettings::exported(&server.context, answers));
     let (page, page_bytes) = folder.finish(document.html())?;
     bytes += page_bytes;
-    Ok(Exported {
+    Ok(DashboardExport {
         schema: "rgpu.dashboard-export/1",
         // Without `..`, so that the link can be given to others.
         page: page.canonicalize().unwrap_or(page).display().to_string(),

@@ -41,11 +41,11 @@ const SCRIPT: [&str; 16] = [
 ];
 
 /// The settings that are written into the page.
-pub(super) struct Settings {
+pub(super) struct PageSettings {
     value: Value,
 }
 
-impl Settings {
+impl PageSettings {
     /// The settings of a served page.
     pub(super) fn for_server(context: &DashboardContext, access: &AccessControl) -> Self {
         let mut settings = Self::common(context);
@@ -98,7 +98,7 @@ pub(super) fn message_page(message: &str) -> (String, String) {
 
 impl PageDocument {
     /// The page with these settings.
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &PageSettings) -> Self {
         let (css, script) = ([CSS, OWN_CSS].concat(), SCRIPT.concat());
         let policy = format!(
             "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; \

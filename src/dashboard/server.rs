@@ -92,10 +92,10 @@ pub async fn serve(
     }
 }
 
-type Shared = State<Arc<Server>>;
+type SharedServer = State<Arc<Server>>;
 
 fn router(server: &Arc<Server>, warn: fn(&str)) -> Router {
-    let login = move |State(server): Shared, Query(query): Query<LoginQuery>| async move {
+    let login = move |State(server): SharedServer, Query(query): Query<LoginQuery>| async move {
         log_in(&server, &query.token, warn)
     };
     // A program that only looks at a link does not use it up.
@@ -131,7 +131,7 @@ fn router(server: &Arc<Server>, warn: fn(&str)) -> Router {
 
 /// Lets own requests through, and adds what every answer carries.
 async fn guard(
-    State(server): Shared,
+    State(server): SharedServer,
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
     next: Next,
@@ -322,7 +322,7 @@ fn query<T: DeserializeOwned>(uri: &axum::http::Uri) -> Result<T> {
     })
 }
 
-async fn get_page(State(server): Shared) -> Response {
+async fn get_page(State(server): SharedServer) -> Response {
     let mut response =
         text(StatusCode::OK, "text/html; charset=utf-8", server.page.html().to_owned());
     if let Ok(policy) = HeaderValue::from_str(server.page.policy()) {
@@ -331,7 +331,7 @@ async fn get_page(State(server): Shared) -> Response {
     response
 }
 
-async fn get_overview(State(server): Shared) -> Response {
+async fn get_overview(State(server): SharedServer) -> Response {
     let context = server.context.clone();
     let state = server.blocking(move || Ok(queue_and_loops::for_overview(&context))).await;
     let state = state.unwrap_or_else(|failure| queue_and_loops::QueueAndLoops {
@@ -349,7 +349,7 @@ async fn get_overview(State(server): Shared) -> Response {
     )
 }
 
-async fn get_hosts(State(server): Shared) -> Response {
+async fn get_hosts(State(server): SharedServer) -> Response {
     let (context, snapshot) = (server.context.clone(), server.table.snapshot());
     let read = server.blocking(move || {
         let state = queue_and_loops::for_overview(&context);
@@ -358,16 +358,19 @@ async fn get_hosts(State(server): Shared) -> Response {
     answer(read.await)
 }
 
-async fn get_runs(State(server): Shared, uri: axum::http::Uri) -> Response {
+async fn get_runs(State(server): SharedServer, uri: axum::http::Uri) -> Response {
     answer(query::<RunQuery>(&uri).map(|query| query.page(&server.table.snapshot())))
 }
 
-async fn get_run(State(server): Shared, Path(id): Path<String>) -> Response {
+async fn get_run(State(server): SharedServer, Path(id): Path<String>) -> Response {
     let context = server.context.clone();
     answer(server.blocking(move || run_detail::detail(&context, &id)).await)
 }
 
-async fn get_log(State(server): Shared, Path((id, name)): Path<(String, String)>) -> Response {
+async fn get_log(
+    State(server): SharedServer,
+    Path((id, name)): Path<(String, String)>,
+) -> Response {
     let context = server.context.clone();
     answer(server.blocking(move || run_detail::log(&context, &id, &name)).await)
 }
@@ -386,7 +389,7 @@ fn last_id(headers: &HeaderMap, query: LiveQuery) -> Option<String> {
 }
 
 async fn get_run_live(
-    State(server): Shared,
+    State(server): SharedServer,
     Path(id): Path<String>,
     Query(query): Query<LiveQuery>,
     headers: HeaderMap,
@@ -398,14 +401,14 @@ async fn get_run_live(
 }
 
 async fn get_live(
-    State(server): Shared,
+    State(server): SharedServer,
     Query(query): Query<LiveQuery>,
     headers: HeaderMap,
 ) -> Response {
     live::changes_stream(&server, last_id(&headers, query).as_deref())
 }
 
-async fn get_report(State(server): Shared, Path(id): Path<String>) -> Response {
+async fn get_report(State(server): SharedServer, Path(id): Path<String>) -> Response {
     match run_detail::report_page(&server, &id).await {
         Ok(page) => {
             let mut response = text(StatusCode::OK, "text/html; charset=utf-8", page);
@@ -431,7 +434,7 @@ struct CompareQuery {
     force: bool,
 }
 
-async fn get_comparison(State(server): Shared, uri: axum::http::Uri) -> Response {
+async fn get_comparison(State(server): SharedServer, uri: axum::http::Uri) -> Response {
     answer(compare(&server, &uri).await)
 }
 
@@ -449,11 +452,11 @@ async fn compare(server: &Server, uri: &axum::http::Uri) -> Result<Value> {
     server.run_command(line, COMPARE_LIMIT).await?.into_document()
 }
 
-async fn get_suites(State(server): Shared) -> Response {
+async fn get_suites(State(server): SharedServer) -> Response {
     json(&suites::suites(&server.table.snapshot()))
 }
 
-async fn get_suite(State(server): Shared, Path(id): Path<String>) -> Response {
+async fn get_suite(State(server): SharedServer, Path(id): Path<String>) -> Response {
     let context = server.context.clone();
     let read = server.blocking(move || {
         let folder = run_detail::find(&context, &id)?;
@@ -475,7 +478,7 @@ impl Default for HistoryQuery {
     }
 }
 
-async fn get_history(State(server): Shared, uri: axum::http::Uri) -> Response {
+async fn get_history(State(server): SharedServer, uri: axum::http::Uri) -> Response {
     let context = server.context.clone();
     match query::<HistoryQuery>(&uri) {
         Ok(HistoryQuery { case, gpu }) => {
@@ -485,12 +488,12 @@ async fn get_history(State(server): Shared, uri: axum::http::Uri) -> Response {
     }
 }
 
-async fn get_queue(State(server): Shared) -> Response {
+async fn get_queue(State(server): SharedServer) -> Response {
     let context = server.context.clone();
     answer(server.blocking(move || queue_and_loops::queue(&context)).await)
 }
 
-async fn get_entry(State(server): Shared, Path(id): Path<String>) -> Response {
+async fn get_entry(State(server): SharedServer, Path(id): Path<String>) -> Response {
     let (context, snapshot) = (server.context.clone(), server.table.snapshot());
     let read = server.blocking(move || {
         let id = id.parse().map_err(|_| unknown("the number of an entry is missing"))?;
@@ -499,18 +502,18 @@ async fn get_entry(State(server): Shared, Path(id): Path<String>) -> Response {
     answer(read.await)
 }
 
-async fn get_loops(State(server): Shared) -> Response {
+async fn get_loops(State(server): SharedServer) -> Response {
     let context = server.context.clone();
     answer(server.blocking(move || queue_and_loops::loops(&context)).await)
 }
 
-async fn get_loop(State(server): Shared, Path(id): Path<String>) -> Response {
+async fn get_loop(State(server): SharedServer, Path(id): Path<String>) -> Response {
     let context = server.context.clone();
     answer(server.blocking(move || queue_and_loops::loop_status(&context, &id)).await)
 }
 
 async fn get_patch(
-    State(server): Shared,
+    State(server): SharedServer,
     Path((id, iteration)): Path<(String, String)>,
 ) -> Response {
     let context = server.context.clone();
@@ -522,11 +525,11 @@ async fn get_patch(
     answer(read.await)
 }
 
-async fn get_predictions(State(server): Shared) -> Response {
+async fn get_predictions(State(server): SharedServer) -> Response {
     json(&suites::predictions(&server.table.snapshot()))
 }
 
-async fn post_action(State(server): Shared, body: Body) -> Response {
+async fn post_action(State(server): SharedServer, body: Body) -> Response {
     answer(act(&server, body).await)
 }
 

@@ -212,7 +212,7 @@ mod tests {
         #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
         #[expect(dead_code, reason = "only read")]
-        struct Taken {
+        struct TestInput {
             #[schemars(schema_with = "kinds")]
             kind: String,
             list: Option<Vec<String>>,
@@ -222,10 +222,10 @@ mod tests {
         fn kinds(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
             schemars::json_schema!({"type": "string", "enum": ["a", "b"]})
         }
-        let input = crate::mcp::answer::input::<Taken>();
+        let input = crate::mcp::answer::input::<TestInput>();
         let told = |fields: Value| {
             let Value::Object(fields) = fields else { panic!("no object") };
-            let failure = read::<Taken>(fields, &input).unwrap_err();
+            let failure = read::<TestInput>(fields, &input).unwrap_err();
             [&[failure.what][..], &failure.hints].concat().join("; ")
         };
         for (fields, expected) in [

@@ -14,7 +14,7 @@ mod ways;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use machine::{Machine, Shown};
+use machine::{Machine, ShownOutput};
 use places::{Kind, Place};
 use ways::Way;
 
@@ -145,7 +145,7 @@ fn judge(
     machine: &Machine,
     place: &Place,
     kind: Kind,
-    shown: &Shown,
+    shown: &ShownOutput,
     usual: impl FnOnce() -> Option<i32>,
 ) -> Vec<Verdict> {
     let mut verdicts = Vec::new();

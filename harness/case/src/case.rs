@@ -16,9 +16,9 @@ pub struct Case {
     /// The groups of a grouped problem; exactly one for a kernel without `groups = true`.
     pub groups: Vec<Group>,
     /// Launch shape of a device entry; absent for a host entry.
-    pub launch: Option<Launch>,
+    pub launch: Option<LaunchShape>,
     /// Launch shape of [`crate::Reference::DeviceKernel`] for this case.
-    pub reference_launch: Option<Launch>,
+    pub reference_launch: Option<LaunchShape>,
     /// Floating-point operations of one launch, summed over the groups. Absent when the spec does
     /// not state it.
     pub flops: Option<f64>,
@@ -185,7 +185,7 @@ impl Number {
 
 /// The shape of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Launch {
+pub struct LaunchShape {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
     /// Threads in x, y, z.

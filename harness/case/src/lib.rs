@@ -22,7 +22,7 @@ mod pair;
 mod report;
 pub mod stats;
 
-pub use case::{Arg, Case, Group, Init, Launch, Number, Role};
+pub use case::{Arg, Case, Group, Init, LaunchShape, Number, Role};
 pub use codec::Value;
 pub use dtype::{Dtype, UnknownDtype};
 pub use input::{

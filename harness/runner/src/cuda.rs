@@ -15,7 +15,7 @@ mod symbols;
 
 pub(crate) use device::Gpu;
 pub(crate) use driver::Driver;
-pub(crate) use event::Event;
+pub(crate) use event::CudaEvent;
 pub(crate) use graph::Graph;
 pub(crate) use kernel::{ExpectedFailures, Function, KernelArgs, Module};
 pub(crate) use memory::Buffer;

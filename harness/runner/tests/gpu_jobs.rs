@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used)]
 
 use rgpu_case::{
-    ErrorClass, GuardKind, Launch, Phase, Reference, Role, RunnerInput, RunnerReport, TimingSource,
-    WarningKind,
+    ErrorClass, GuardKind, LaunchShape, Phase, Reference, Role, RunnerInput, RunnerReport,
+    TimingSource, WarningKind,
 };
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -539,7 +539,7 @@ fn a_reference_kernel_is_checked_on_small_sets_before_it_is_trusted() {
         let function = function.to_owned();
         bench.change(|input| {
             let launch =
-                Launch { grid: [1; 3], block: [32, 1, 1], cluster: None, dynamic_shared: 0 };
+                LaunchShape { grid: [1; 3], block: [32, 1, 1], cluster: None, dynamic_shared: 0 };
             for case in &mut input.cases {
                 case.reference_launch = Some(launch.clone());
             }
@@ -691,7 +691,7 @@ fn a_cluster_is_launched_by_the_extended_call() {
 
 #[test]
 fn launches_that_cannot_work_are_refused_in_words() {
-    let refusal = |change: fn(&mut Launch)| {
+    let refusal = |change: fn(&mut LaunchShape)| {
         let bench = Bench::new("vecadd");
         let bench = bench.change(|input| change(input.cases[0].launch.as_mut().unwrap()));
         let (output, report) = bench.run(&["once"]);

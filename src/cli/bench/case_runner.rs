@@ -32,8 +32,8 @@ use rgpu_run::config::is_below;
 use rgpu_run::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use rgpu_run::store::{RunParent, RunRecord, RunState};
 use rgpu_work::suite::{
-    CaseEnd, Settings, SideSource, SuiteCase, TargetKind, grown_sizes, inputs_digest, is_too_close,
-    kernel_path, metrics, missing_tools, program_path, side_times,
+    CaseEnd, CaseSettings, SideSource, SuiteCase, TargetKind, grown_sizes, inputs_digest,
+    is_too_close, kernel_path, metrics, missing_tools, program_path, side_times,
 };
 
 /// The speedup below which a pair is too close to call, unless it is set.
@@ -298,7 +298,7 @@ impl<'a> CaseRunner<'a> {
         let (mode, set) = match given {
             None => case.mode(own, level),
             Some(mode) => {
-                let settings = Settings { mode: given, ..case.settings.clone() };
+                let settings = CaseSettings { mode: given, ..case.settings.clone() };
                 let (_, set) = SuiteCase { settings, ..case.clone() }.mode(own, level);
                 (mode, set)
             }
@@ -326,7 +326,7 @@ impl<'a> CaseRunner<'a> {
         self.complete(case, &mut command);
         let inputs = inputs_digest(&command.inputs, &case.settings);
         // Environment variables are for the steps, and change nothing that is compiled.
-        let compiled = Settings { env: BTreeMap::new(), ..case.settings.clone() };
+        let compiled = CaseSettings { env: BTreeMap::new(), ..case.settings.clone() };
         let build = format!("{}:{}", spec.name, inputs_digest(&command.inputs, &compiled));
         Ok(Side { source: self.source(case, side, Some(&spec), &command, &inputs), build, command })
     }

@@ -16,7 +16,7 @@ use rgpu_model::{Launch, Profile, SharedText};
 use rgpu_plan::kernel::find;
 use rgpu_report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
 use rgpu_work::suite::{
-    Axis, AxisKind, MAX_CASES, Matrix, RunKind, Settings, SuiteFile, TargetKind, TargetSpec,
+    Axis, AxisKind, CaseSettings, MAX_CASES, Matrix, RunKind, SuiteFile, TargetKind, TargetSpec,
 };
 
 /// The names of the targets of sweeps begin with this.
@@ -47,10 +47,10 @@ pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
         suite: "sweep".to_owned(),
         case: spec.name.clone(),
         work: TargetKind::Kernel(name.to_owned()),
-        settings: Settings {
+        settings: CaseSettings {
             mode: args.mode.or(spec.mode),
             sizes: args.problem_sizes.clone(),
-            ..Settings::default()
+            ..CaseSettings::default()
         },
         matrix: matrix.clone(),
         ..TargetSpec::default()

@@ -9,8 +9,10 @@ use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
-use rgpu_plan::kernel::{ProfileMode, Selection, check_architecture, find, imports};
-use rgpu_plan::tool::{self, BuildOptions, BuildProduct, Dsl, DslBuild, PlanPart, Request, Target};
+use rgpu_plan::kernel::{CaseSelection, ProfileMode, check_architecture, find, imports};
+use rgpu_plan::tool::{
+    self, BuildOptions, BuildProduct, Dsl, DslBuild, PlanPart, ProfileTarget, Request,
+};
 use rgpu_run::run::{BuildTarget, Emit};
 use rgpu_run::store::{CaseSizes, InputsRecord, digest_file};
 
@@ -168,9 +170,9 @@ fn kernel_build(
         return Err(with_dsl_hint(usage(what), &spec.source));
     }
     let selection = if args.problem_sizes.is_empty() {
-        Selection::Default
+        CaseSelection::Default
     } else {
-        Selection::Given(args.problem_sizes.clone())
+        CaseSelection::Given(args.problem_sizes.clone())
     };
     let cases = spec.cases(&selection).map_err(Failure::from)?;
     let sizes = cases.iter().map(|case| CaseSizes {
@@ -185,7 +187,7 @@ fn kernel_build(
         files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,
     };
     let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
-    let target = Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: 0 };
+    let target = ProfileTarget::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: 0 };
     let mut request = Request::new(ProfileMode::Verify, target);
     request.part = PlanPart::Build;
     request.arch = args.arch.first().cloned();

@@ -6,7 +6,7 @@ use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
 use crate::cli::support::terminal::escape_controls;
 use rgpu_model::Build;
-use rgpu_model::build::Status;
+use rgpu_model::build::BuildStatus;
 use rgpu_model::error::shell_word;
 use rgpu_report::TextTable;
 
@@ -27,7 +27,7 @@ pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &Cop
             text += &format!("  PTX of {}\n", short_name(entry));
         }
     }
-    if build.status == Status::Done {
+    if build.status == BuildStatus::Done {
         text += "\n";
         let short = |path: &Path| path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string();
         let in_run = |kind: &str| -> Vec<PathBuf> {
@@ -101,7 +101,7 @@ fn resources(build: &Build) -> TextTable {
 /// Whether no kernel has an occupancy, although it could be computed for a size of the blocks.
 fn lacks_occupancy(build: &Build) -> bool {
     let mut kernels = build.code.iter().flat_map(|input| &input.images).flat_map(|i| &i.kernels);
-    build.status == Status::Done
+    build.status == BuildStatus::Done
         && kernels.clone().any(|kernel| kernel.registers.is_some())
         && kernels.all(|kernel| kernel.occupancy.is_none())
 }

@@ -12,7 +12,7 @@ use crate::cli::support::session::{self, OutputOptions};
 use crate::cli::support::{nvdisasm, saved_comparison, unmeasured};
 use rgpu_model::comparison::Difference;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_plan::tool::{self, Target};
+use rgpu_plan::tool::{self, ProfileTarget};
 use rgpu_remote::HostRequest;
 use rgpu_run::run::{CompareRun, ComparisonOutcome};
 use rgpu_run::store::{InputsRecord, RunRecord};
@@ -157,7 +157,7 @@ fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<ProfileCommand> {
 
 /// The kernel's default case and its number of cases. `None` if it has only one.
 fn default_case(side: &ProfileCommand) -> Option<(&str, usize)> {
-    let Target::Kernel { spec, .. } = &side.request.target else { return None };
+    let ProfileTarget::Kernel { spec, .. } = &side.request.target else { return None };
     let all = spec.sizes.cases.len();
     spec.sizes.default.as_deref().filter(|_| all > 1).map(|name| (name, all))
 }

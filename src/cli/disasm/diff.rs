@@ -12,7 +12,7 @@ use crate::cli::support::open_profile::note_latest;
 use crate::cli::support::terminal::escape_but_own_colors;
 use rgpu_model::code::CodeDocument;
 use rgpu_model::disasm::{
-    Change, CodeSimilarity, Diff, DisasmDocument, KernelDiff, Status as Ended,
+    Change, CodeSimilarity, Diff, DisasmDocument, KernelDiff, ReadStatus as Ended,
 };
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_run::disasm::{

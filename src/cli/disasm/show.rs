@@ -4,7 +4,7 @@ use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
 use crate::cli::support::terminal::escape_controls;
 use rgpu_analysis::occupancy::limits_of_arch;
-use rgpu_model::disasm::{Image, ImageKind, Input, Kernel, Status};
+use rgpu_model::disasm::{Image, ImageKind, Input, Kernel, ReadStatus};
 use rgpu_report::TextTable;
 
 /// Minimum width of the kernels' names, in characters.
@@ -123,9 +123,9 @@ pub(super) fn help_for(problem: &str) -> Option<&'static str> {
 pub(super) fn errors<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>) {
     for input in inputs {
         let note = match input.status {
-            Status::Ok => "",
-            Status::Partial => " (the rest was read)",
-            Status::Failed => "",
+            ReadStatus::Ok => "",
+            ReadStatus::Partial => " (the rest was read)",
+            ReadStatus::Failed => "",
         };
         for error in &input.errors {
             app.print_error(&format!("`{}`: {error}{note}", input.path));

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use rgpu_layout::sm100::{Advice, Budget, MmaTile, SegmentKind, TMEM_COLUMNS, TmemRequest, budget};
+use rgpu_layout::sm100::{
+    Advice, MmaTile, SegmentKind, TMEM_COLUMNS, TmemBudget, TmemRequest, budget,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -97,7 +99,7 @@ pub(super) struct TmemResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     tile: Option<MmaTile>,
     #[serde(flatten)]
-    budget: Budget,
+    budget: TmemBudget,
 }
 
 pub(super) fn run(app: &App, args: &TmemArgs) -> Result<Status> {
@@ -147,7 +149,7 @@ fn kind(kind: SegmentKind) -> &'static str {
     }
 }
 
-fn text(request: &TmemRequest, budget: &Budget) -> String {
+fn text(request: &TmemRequest, budget: &TmemBudget) -> String {
     let mut text = match budget.allocation {
         Some(columns) => format!("{columns} columns of {TMEM_COLUMNS} to allocate\n"),
         None => format!(
@@ -211,7 +213,7 @@ fn text(request: &TmemRequest, budget: &Budget) -> String {
     text
 }
 
-fn segments(budget: &Budget, format: SegmentFormat) -> String {
+fn segments(budget: &TmemBudget, format: SegmentFormat) -> String {
     let head = ["segment", "stage", "column", "columns"];
     let rows = budget.segments.iter().map(|s| {
         [kind(s.kind).to_owned(), s.stage.to_string(), s.column.to_string(), s.columns.to_string()]

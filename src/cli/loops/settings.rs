@@ -7,7 +7,7 @@ use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::session;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_plan::kernel::{KernelError, KernelSpec, MODES, ProfileMode, Selection, find};
+use rgpu_plan::kernel::{CaseSelection, KernelError, KernelSpec, MODES, ProfileMode, find};
 use rgpu_work::loops::{ConfigOrigin, LoopConfig, LoopMode};
 
 /// Makes `kernel_path` relative to the project folder, lets the loop's worker change the kernel's
@@ -73,7 +73,7 @@ fn check_kernel(config: &LoopConfig, origin: &ConfigOrigin, spec: &KernelSpec) -
     if config.problem_sizes.is_empty() {
         return Ok(());
     }
-    let sizes = spec.cases(&Selection::Given(config.problem_sizes.clone()));
+    let sizes = spec.cases(&CaseSelection::Given(config.problem_sizes.clone()));
     sizes.map(drop).map_err(|error| match error {
         KernelError::Sizes { given, problem, hint } => {
             let why = format!("`{given}`: {problem}; {hint}");

@@ -9,7 +9,7 @@ use rgpu_predict::collective::{self, Op, Topology};
 use rgpu_predict::document::{CollectiveDocument, collective_document, link_source, size_line};
 use rgpu_predict::hw::Gpu;
 
-use super::gpu::{GpuArgs, Target, target};
+use super::gpu::{GpuArgs, PredictedGpu, target};
 use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
@@ -84,7 +84,7 @@ pub(super) fn run(app: &App, args: &CollArgs) -> Result<Status> {
         let time = predict(bytes);
         let mut line = size_line(&time);
         if let (Some(ends), true) = (&ends, time.is_calibrated) {
-            let at = |end: &Target| predict_with(bytes, end.calibration.as_ref()).time_ns();
+            let at = |end: &PredictedGpu| predict_with(bytes, end.calibration.as_ref()).time_ns();
             line.likely_ns = Some([at(&ends[0]).max(time.bound_ns), at(&ends[1])]);
         }
         line

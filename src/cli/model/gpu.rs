@@ -36,21 +36,21 @@ pub(in crate::cli) struct GpuArgs {
 }
 
 /// A GPU with what predictions for it use.
-pub(super) struct Target {
+pub(super) struct PredictedGpu {
     pub(super) hardware: Hardware,
     pub(super) gpu: Gpu,
     pub(super) calibration: Option<Calibration>,
     pub(super) launch: LaunchMode,
 }
 
-impl Target {
+impl PredictedGpu {
     /// The inputs of predictions.
     pub(super) fn context(&self) -> Context<'_> {
         Context { gpu: &self.gpu, calibration: self.calibration.as_ref(), launch: self.launch }
     }
 }
 
-impl Target {
+impl PredictedGpu {
     /// This target at both ends of the likely range. `None` without a calibration.
     pub(super) fn likely_ends(&self) -> Option<[Self; 2]> {
         let calibration = self.calibration.as_ref()?;
@@ -64,7 +64,7 @@ impl Target {
 }
 
 /// Loads what the flags name.
-pub(super) fn target(app: &App, args: &GpuArgs) -> Result<Target> {
+pub(super) fn target(app: &App, args: &GpuArgs) -> Result<PredictedGpu> {
     let hardware = load(app, &args.gpu)?;
     let gpu = resolve(&hardware)?;
     let calibration = match &args.calib {
@@ -76,7 +76,7 @@ pub(super) fn target(app: &App, args: &GpuArgs) -> Result<Target> {
         "synchronous" => LaunchMode::Synchronous,
         _ => LaunchMode::Graph,
     };
-    Ok(Target { hardware, gpu, calibration, launch })
+    Ok(PredictedGpu { hardware, gpu, calibration, launch })
 }
 
 /// The numbers of a GPU.

@@ -10,7 +10,7 @@ use rgpu_predict::kernel::{
     Attention, AttentionKind, Experts, Gemm, KernelTime, OpKind, QuantizedGemm, StreamingKernel,
 };
 
-use super::gpu::{GpuArgs, Target, target};
+use super::gpu::{GpuArgs, PredictedGpu, target};
 use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
@@ -191,7 +191,7 @@ pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
     Ok(0)
 }
 
-fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
+fn predict(args: &KernelArgs, target: &PredictedGpu) -> Result<Vec<KernelDocument>> {
     let context = target.context();
     let op = args.op;
     let document = |subject: String, time: &KernelTime| {
@@ -330,7 +330,7 @@ fn group_sizes(path: &Path) -> Result<Vec<Sizes>> {
     }
 }
 
-fn shares(args: &KernelArgs, target: &Target, us: f64) -> Result<Shares> {
+fn shares(args: &KernelArgs, target: &PredictedGpu, us: f64) -> Result<Shares> {
     let positive = |value: f64, flag: &str| {
         if value.is_finite() && value > 0.0 {
             Ok(value)
@@ -339,7 +339,7 @@ fn shares(args: &KernelArgs, target: &Target, us: f64) -> Result<Shares> {
         }
     };
     let measured_ns = positive(us, "--measured-us")? * 1e3;
-    let bound = |target: &Target| {
+    let bound = |target: &PredictedGpu| {
         predict(args, target).map(|documents| documents[0].bound_ns / measured_ns)
     };
     let of_bound_at_clock = match args.clock_mhz {
@@ -350,7 +350,7 @@ fn shares(args: &KernelArgs, target: &Target, us: f64) -> Result<Shares> {
                 return Err(Failure::new(Exit::Config, "no_clock", what)
                     .hint("leave --clock-mhz out, or add [clock] to a hardware file"));
             }
-            let slower = Target {
+            let slower = PredictedGpu {
                 hardware: target.hardware.clone(),
                 gpu: target.gpu.at_clock(hz),
                 calibration: None,

@@ -16,7 +16,7 @@ use rgpu_predict::llm::{
 };
 
 use super::compare::{self, ComparisonDocument};
-use super::gpu::{GpuArgs, Target, target};
+use super::gpu::{GpuArgs, PredictedGpu, target};
 use super::page::{self, PageArgs};
 use super::{coll, input, llm_text};
 use crate::cli::support::app::{App, Status};
@@ -201,7 +201,7 @@ fn document(app: &App, args: &LlmArgs) -> Result<LlmDocument> {
     predict(args, &model, &deployment, &target)
 }
 
-fn deployment(args: &LlmArgs, model: &Model, target: &Target) -> Result<Deployment> {
+fn deployment(args: &LlmArgs, model: &Model, target: &PredictedGpu) -> Result<Deployment> {
     let topology = coll::topology(&target.gpu, args.topology.as_deref())?;
     let mut deployment = Deployment::new(model, topology);
     deployment.parallelism = Parallelism {
@@ -232,7 +232,7 @@ fn predict(
     args: &LlmArgs,
     model: &Model,
     deployment: &Deployment,
-    target: &Target,
+    target: &PredictedGpu,
 ) -> Result<LlmDocument> {
     let context = target.context();
     let ends = target.likely_ends();
@@ -251,7 +251,7 @@ fn predict(
             Ok(served) => {
                 let mut point = load_point(&load, &Ok(served.serving));
                 if let (Some(ends), true) = (&ends, served.serving.is_calibrated) {
-                    let at = |end: &Target| serve(model, deployment, &load, &end.context());
+                    let at = |end: &PredictedGpu| serve(model, deployment, &load, &end.context());
                     if let (Ok(fast), Ok(slow)) = (at(&ends[0]), at(&ends[1])) {
                         point.likely = Some(LikelyServing::between(&fast.serving, &slow.serving));
                     }

@@ -9,9 +9,9 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Id, Subcommand};
 /// The flags, or the subcommands, of one command. The short text in the list of commands is on the
 /// variant that holds this; the full text with the flags is on `A`.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Deferred<A>(A);
+pub(in crate::cli) struct LazyArgs<A>(A);
 
-impl<A> Deref for Deferred<A> {
+impl<A> Deref for LazyArgs<A> {
     type Target = A;
 
     fn deref(&self) -> &A {
@@ -19,13 +19,13 @@ impl<A> Deref for Deferred<A> {
     }
 }
 
-impl<A> DerefMut for Deferred<A> {
+impl<A> DerefMut for LazyArgs<A> {
     fn deref_mut(&mut self) -> &mut A {
         &mut self.0
     }
 }
 
-impl<A: FromArgMatches> FromArgMatches for Deferred<A> {
+impl<A: FromArgMatches> FromArgMatches for LazyArgs<A> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         A::from_arg_matches(matches).map(Self)
     }
@@ -39,7 +39,7 @@ impl<A: FromArgMatches> FromArgMatches for Deferred<A> {
     }
 }
 
-impl<A: Args> Args for Deferred<A> {
+impl<A: Args> Args for LazyArgs<A> {
     fn group_id() -> Option<Id> {
         A::group_id()
     }
@@ -53,7 +53,7 @@ impl<A: Args> Args for Deferred<A> {
     }
 }
 
-impl<C: Subcommand> Subcommand for Deferred<C> {
+impl<C: Subcommand> Subcommand for LazyArgs<C> {
     fn augment_subcommands(command: Command) -> Command {
         command.defer(C::augment_subcommands)
     }

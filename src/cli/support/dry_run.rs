@@ -8,7 +8,7 @@ use super::fetch_consent::allow_agreed_nvcc;
 use super::session;
 use rgpu_model::error::Result;
 use rgpu_plan::bundle;
-use rgpu_plan::tool::{self, Draft, HostBinaries, JobName, PrebuiltCode, Request, Target};
+use rgpu_plan::tool::{self, Draft, HostBinaries, JobName, PrebuiltCode, ProfileTarget, Request};
 use rgpu_remote::RemoteSpec;
 use rgpu_report as report;
 use rgpu_run::run::arch_to_compile_here;
@@ -69,7 +69,7 @@ pub(in crate::cli) fn leave_out_compile_here(
     facts: &HostFacts,
 ) -> Result<()> {
     allow_agreed_nvcc(app, spec, &mut request.build);
-    let Target::Kernel { spec: kernel, .. } = &request.target else { return Ok(()) };
+    let ProfileTarget::Kernel { spec: kernel, .. } = &request.target else { return Ok(()) };
     let Some(arch) = arch_to_compile_here(request, facts)? else { return Ok(()) };
     if session::is_local(spec) || lacks_compiler_here(app, request) {
         return Ok(());
@@ -85,7 +85,7 @@ pub(in crate::cli) fn leave_out_compile_here(
 
 /// Whether this machine was asked and has no compiler for the request's kernel. Unknown is `false`.
 fn lacks_compiler_here(app: &App, request: &Request) -> bool {
-    let Target::Kernel { spec, .. } = &request.target else { return false };
+    let ProfileTarget::Kernel { spec, .. } = &request.target else { return false };
     let known = session::facts_cache(app, &RemoteSpec::local()).last();
     known.is_some_and(|facts| {
         !request.build.fetch_here && tool::compilers(&facts, &spec.entry).is_empty()

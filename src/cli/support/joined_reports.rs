@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::app::App;
 use super::open_profile::{OpenedProfile, file_name, from_imported, import_file};
 use rgpu_import::join::join_reports;
-use rgpu_import::{Detail, Imported, Source};
+use rgpu_import::{Detail, ImportedArtifact, Source};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::profile::{ArtifactKind, Gap};
 
@@ -78,7 +78,7 @@ pub(in crate::cli) fn open(
 }
 
 /// The kind of a file and its content.
-type ReadReport = Result<(ArtifactKind, Imported)>;
+type ReadReport = Result<(ArtifactKind, ImportedArtifact)>;
 
 /// Reads reports, as many at a time as there are cores and as are together no larger than one may be.
 /// They share the cores: with fewer reports than cores, each is read by several threads. What is kept

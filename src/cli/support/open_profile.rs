@@ -15,7 +15,9 @@ use super::joined_reports;
 use super::missing;
 use super::nvdisasm;
 use super::reading_bar::ReadingBar;
-use rgpu_import::{DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, Imported, Importer, Source};
+use rgpu_import::{
+    DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, ImportedArtifact, Importer, Source,
+};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
 use rgpu_model::{Comparison, Profile, Sidecars};
@@ -198,7 +200,9 @@ pub(in crate::cli) fn file_name(path: &Path) -> String {
 }
 
 /// Recognises and imports one file.
-pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Importer, Imported)> {
+pub(in crate::cli) fn import_file(
+    source: &Source<'_>,
+) -> Result<(&'static Importer, ImportedArtifact)> {
     let (path, shown) = (source.path, source.from);
     let unreadable = |e: std::io::Error| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
@@ -258,7 +262,7 @@ pub(in crate::cli) fn import_file(source: &Source<'_>) -> Result<(&'static Impor
 /// the name and the path, as shown.
 pub(in crate::cli) fn from_imported(
     app: &App,
-    mut imported: Imported,
+    mut imported: ImportedArtifact,
     kind: &ArtifactKind,
     names: (&str, &str),
     path: &Path,

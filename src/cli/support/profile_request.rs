@@ -12,10 +12,10 @@ use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, ProfileArgs};
 use super::{missing, mode_flags, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
-use rgpu_plan::kernel::{KernelSpec, ProfileMode, Selection, find};
+use rgpu_plan::kernel::{CaseSelection, KernelSpec, ProfileMode, find};
 use rgpu_plan::tool::{
-    BundleFile, GpuSelection, PlanError, Program, RankSelection, RegionPattern, Request, Target,
-    ToolOptions, WAITING_KERNELS, check_launcher, python_program_word,
+    BundleFile, GpuSelection, PlanError, ProfileTarget, Program, RankSelection, RegionPattern,
+    Request, ToolOptions, WAITING_KERNELS, check_launcher, python_program_word,
 };
 use rgpu_run::store::{CaseSizes, InputsRecord, digest_file};
 
@@ -51,17 +51,19 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     let spec = loaded.spec;
     let mode = args.mode.or(spec.mode).unwrap_or(ProfileMode::Ncu);
-    let cases = spec.cases(&Selection::for_mode(&args.problem_sizes, mode)).map_err(|error| {
-        let failure = Failure::from(error);
-        // Some expressions fail only for certain sizes, but the mistake is in the file.
-        match &spec.file {
-            Some(file) if failure.code == "bad_expression" => failure.file(file.display()),
-            _ => failure,
-        }
-    })?;
+    let cases =
+        spec.cases(&CaseSelection::for_mode(&args.problem_sizes, mode)).map_err(|error| {
+            let failure = Failure::from(error);
+            // Some expressions fail only for certain sizes, but the mistake is in the file.
+            match &spec.file {
+                Some(file) if failure.code == "bad_expression" => failure.file(file.display()),
+                _ => failure,
+            }
+        })?;
     let inputs = inputs(&spec, &cases, args.seed)?;
     let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
-    let target = Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: args.seed };
+    let target =
+        ProfileTarget::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: args.seed };
     let mut request = options(args, mode, target)?;
     request.named = shell_word(name);
     Ok(ProfileCommand {
@@ -141,7 +143,7 @@ pub(in crate::cli) fn program_profile(
     needs_no_kernel(mode)?;
     check_nodes(app, args)?;
     let name = program.name.clone();
-    let request = options(args, mode, Target::Program(program))?;
+    let request = options(args, mode, ProfileTarget::Program(program))?;
     let folder = app.cwd.clone();
     Ok(ProfileCommand { request, name, assumptions: Vec::new(), inputs, folder, facts: None })
 }
@@ -180,7 +182,7 @@ fn digest(path: &Path) -> Result<rgpu_run::store::InputDigest> {
 }
 
 /// The options that kernels and programs share.
-fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Request> {
+fn options(args: &ProfileArgs, mode: ProfileMode, target: ProfileTarget) -> Result<Request> {
     mode_flags::check(args, mode)?;
     let mut request = Request::new(mode, target);
     let timing = TimingPlan::default();
@@ -247,7 +249,11 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Requ
 /// # Errors
 /// A kernel runs on one GPU. ncu replays each kernel alone, and one that waits for another rank would
 /// never end.
-fn gpu_selection(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Result<GpuSelection> {
+fn gpu_selection(
+    args: &ProfileArgs,
+    mode: ProfileMode,
+    target: &ProfileTarget,
+) -> Result<GpuSelection> {
     let asked = args.gpus.clone().unwrap_or_default();
     let refused = |what: String| Failure::new(Exit::Usage, "usage", what);
     match target {
@@ -255,7 +261,7 @@ fn gpu_selection(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Resu
         _ if asked == GpuSelection::Number(0) => {
             Err(refused("`--gpus 0` leaves nothing to profile".to_owned()))
         }
-        Target::Kernel { .. } => Err(refused("a kernel runs on one GPU".to_owned())
+        ProfileTarget::Kernel { .. } => Err(refused("a kernel runs on one GPU".to_owned())
             .hint("`--gpus` is for programs, given after `--`")),
         _ if mode.collects_counters() && args.ranks.is_none() => Err(refused(format!(
             "mode `{mode}` cannot have several GPUs: ncu replays each kernel alone, and a kernel \
@@ -267,12 +273,12 @@ fn gpu_selection(args: &ProfileArgs, mode: ProfileMode, target: &Target) -> Resu
 }
 
 /// On how many nodes of a cluster the program is started.
-fn node_count(args: &ProfileArgs, target: &Target) -> Result<u32> {
+fn node_count(args: &ProfileArgs, target: &ProfileTarget) -> Result<u32> {
     let nodes = args.nodes.unwrap_or(1);
     let refused = |what: &str| Err(Failure::new(Exit::Usage, "usage", what));
     match &args.gpus {
         _ if nodes == 1 => Ok(1),
-        _ if matches!(target, Target::Kernel { .. }) => refused("a kernel runs on one node"),
+        _ if matches!(target, ProfileTarget::Kernel { .. }) => refused("a kernel runs on one node"),
         _ if args.ranks.is_some() => {
             refused("`--ranks` cannot be used with `--nodes`, which records all ranks")
         }
@@ -307,13 +313,13 @@ fn check_nodes(app: &App, args: &ProfileArgs) -> Result<()> {
 fn rank_selection(
     args: &ProfileArgs,
     mode: ProfileMode,
-    target: &Target,
+    target: &ProfileTarget,
 ) -> Result<Option<RankSelection>> {
     let refused = |what: String| Failure::new(Exit::Usage, "usage", what);
     let program = match (target, &args.ranks) {
-        (Target::Program(program), _) => program,
-        (Target::Kernel { .. }, None) => return Ok(None),
-        (Target::Kernel { .. }, Some(_)) => {
+        (ProfileTarget::Program(program), _) => program,
+        (ProfileTarget::Kernel { .. }, None) => return Ok(None),
+        (ProfileTarget::Kernel { .. }, Some(_)) => {
             return Err(refused("a kernel has no ranks".to_owned())
                 .hint("`--ranks` is for programs, given after `--`"));
         }

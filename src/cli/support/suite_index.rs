@@ -26,7 +26,7 @@ pub(in crate::cli) fn open_existing(app: &App) -> Result<Option<RunIndex>> {
 
 /// The output of `runs reindex --json` (`rgpu.reindexed/1`).
 #[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct Reindexed {
+pub(in crate::cli) struct ReindexResult {
     /// Name and version of this schema: `rgpu.reindexed/1`.
     schema: &'static str,
     /// Number of suites.
@@ -40,7 +40,7 @@ pub(in crate::cli) fn reindex(app: &App) -> Result<Status> {
     let mut index = RunIndex::open(&app.config.project, &app.state_ids_file())?;
     let (suites, times) = index.rebuild(&app.runs())?;
     if app.global.json {
-        app.print_json(&Reindexed { schema: "rgpu.reindexed/1", suites, times })?
+        app.print_json(&ReindexResult { schema: "rgpu.reindexed/1", suites, times })?
     } else {
         app.print(&format!("{suites} suites with {times} times\n"))
     }

@@ -40,7 +40,7 @@ mod event;
 mod session;
 
 pub use container::{EventIndex, NsysReport};
-pub use event::{Event, EventTable};
+pub use event::{EventTable, NsysEvent};
 
 use crate::wire::WireError;
 use thiserror::Error;

@@ -38,7 +38,7 @@ pub struct Session {
     pub categories: BTreeMap<(u64, u32), String>,
     /// Pushes, pops, starts, ends and marks in file order, which is sorted by time only within a
     /// thread.
-    pub events: Vec<Event>,
+    pub events: Vec<NvtxLogEvent>,
     /// State of CUPTI; `None` if it was not used.
     pub cupti: Option<Cupti>,
     /// Names of kernels (mangled) and calls by number.
@@ -211,7 +211,7 @@ pub enum EventKind {
 
 /// One NVTX call of a thread.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct NvtxLogEvent {
     /// The NVTX call.
     pub kind: EventKind,
     /// Time in nanoseconds of the monotonic clock.
@@ -485,8 +485,8 @@ impl Activity {
 }
 
 impl NvtxFields {
-    fn event(self, kind: EventKind) -> Event {
-        Event {
+    fn event(self, kind: EventKind) -> NvtxLogEvent {
+        NvtxLogEvent {
             kind,
             ns: self.ns,
             tid: self.tid,

@@ -93,7 +93,7 @@ impl Packing {
 
 /// Whole bytes of a file, unpacked if it is packed, with what is wrong at their end.
 #[derive(Debug)]
-pub struct Unpacked<'a> {
+pub struct UnpackedFile<'a> {
     /// The bytes; borrowed if the file is not packed.
     pub bytes: Cow<'a, [u8]>,
     /// Why the bytes end early: the packed file was cut off or is broken.
@@ -104,9 +104,9 @@ pub struct Unpacked<'a> {
 ///
 /// # Errors
 /// [`UnpackError`]. A file that breaks off gives the bytes before.
-pub fn whole(file: &[u8], max_bytes: u64) -> Result<Unpacked<'_>, UnpackError> {
+pub fn whole(file: &[u8], max_bytes: u64) -> Result<UnpackedFile<'_>, UnpackError> {
     let Some(packing) = Packing::from_head(file) else {
-        return Ok(Unpacked { bytes: Cow::Borrowed(file), cut: None });
+        return Ok(UnpackedFile { bytes: Cow::Borrowed(file), cut: None });
     };
     let bound = TooLarge::new(file.len(), max_bytes);
     let reader = packing.reader(file).map_err(|cause| packing.broken(cause))?;
@@ -118,7 +118,7 @@ pub fn whole(file: &[u8], max_bytes: u64) -> Result<Unpacked<'_>, UnpackError> {
         Err(cause) if bytes.is_empty() => return Err(packing.broken(cause)),
         Err(cause) => Some(packing.broken(cause)),
     };
-    Ok(Unpacked { bytes: Cow::Owned(bytes), cut })
+    Ok(UnpackedFile { bytes: Cow::Owned(bytes), cut })
 }
 
 /// The first bytes of a file, unpacked as far as `head` goes, and at most `most` of them.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::histogram::histogram;
-use super::{Imported, Importer, Source};
+use super::{ImportedArtifact, Importer, Source};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::{CaseResult, Cooling, Correctness, Gap, GraphTiming, Timing};
 use rgpu_model::profile::{CheckVerdict, TimingClock};
@@ -84,10 +84,10 @@ impl From<&RunnerError> for RunnerFailure {
     }
 }
 
-fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
+fn import(report: &RunnerReport, source: &Source<'_>) -> ImportedArtifact {
     let guarded: Vec<SanitizerResult> =
         report.cases.iter().filter_map(|case| guard_result(case, source.from)).collect();
-    Imported {
+    ImportedArtifact {
         cases: report
             .cases
             .iter()
@@ -109,7 +109,7 @@ fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
         model: report.model.clone(),
         device: report.device.as_ref().map(|d| d.name.clone()),
         runner_failure: report.error.as_ref().map(RunnerFailure::from),
-        ..Imported::default()
+        ..ImportedArtifact::default()
     }
 }
 

@@ -6,7 +6,7 @@
 use rgpu_format::cubin::{self, Cubin, Kernel, Stack};
 use rgpu_format::demangle::demangle;
 
-use super::{Imported, Importer};
+use super::{ImportedArtifact, Importer};
 use rgpu_model::KernelCode;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
@@ -21,13 +21,13 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 /// Imports a cubin; `from` is its path in the run folder.
-pub fn import(cubin: &Cubin, from: &str) -> Imported {
+pub fn import(cubin: &Cubin, from: &str) -> ImportedArtifact {
     let compiler = match (&cubin.producer, cubin.toolkit) {
         (Some(producer), Some(toolkit)) => format!("{} {toolkit}", producer.tool),
         (None, Some(toolkit)) => format!("ptxas {toolkit}"),
         _ => String::new(),
     };
-    let mut imported = Imported::default();
+    let mut imported = ImportedArtifact::default();
     for kernel in &cubin.kernels {
         if kernel.registers.is_none() {
             imported.gaps.push(Gap {

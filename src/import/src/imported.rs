@@ -12,7 +12,7 @@ use rgpu_model::{KernelCode, Operator, Region, Sidecars, Stage};
 
 /// The content of one artifact.
 #[derive(Clone, Debug, Default)]
-pub struct Imported {
+pub struct ImportedArtifact {
     /// Launches in time order, numbered from 0 within the artifact.
     pub launches: Vec<Launch>,
     /// Sums of launches by kernel, longest first. Empty where they can be computed from `launches`.
@@ -66,7 +66,7 @@ pub struct RejectedReport {
     pub metrics: Vec<String>,
 }
 
-impl Imported {
+impl ImportedArtifact {
     /// Keeps the launches for which `keep` is true and renumbers them from 0; regions and hot spots
     /// are adjusted, and empty regions removed. Returns the number of removed launches.
     pub fn keep_launches(&mut self, keep: impl Fn(&Launch) -> bool) -> usize {
@@ -278,7 +278,8 @@ mod tests {
     #[test]
     fn a_second_artifacts_launches_are_numbered_on() {
         let mut profile = Profile::default();
-        let one = Imported { launches: vec![launch(0, "a", 5.0)], ..Imported::default() };
+        let one =
+            ImportedArtifact { launches: vec![launch(0, "a", 5.0)], ..ImportedArtifact::default() };
         one.clone().add_to(&mut profile, &mut Sidecars::default());
         one.add_to(&mut profile, &mut Sidecars::default());
         assert_eq!(profile.launches.iter().map(|l| l.id).collect::<Vec<_>>(), [0, 1]);
@@ -288,7 +289,7 @@ mod tests {
     fn launches_are_summed_by_kernel_longest_first() {
         let launches = [launch(0, "a", 1.0), launch(1, "b", 7.0), launch(2, "a", 3.0)];
         let mut profile = Profile::default();
-        Imported { launches: launches.to_vec(), ..Imported::default() }
+        ImportedArtifact { launches: launches.to_vec(), ..ImportedArtifact::default() }
             .add_to(&mut profile, &mut Sidecars::default());
         let sums: Vec<_> = profile
             .kernels
@@ -310,10 +311,10 @@ mod tests {
             };
             let sum =
                 |n: usize| KernelSum { kernel: n.to_string(), launches: 1, ..KernelSum::default() };
-            Imported {
+            ImportedArtifact {
                 regions: (0..COUNT).map(region).collect(),
                 kernels: (0..COUNT).map(sum).collect(),
-                ..Imported::default()
+                ..ImportedArtifact::default()
             }
         };
         let mut profile = Profile::default();
@@ -332,7 +333,7 @@ mod tests {
         let regions = |from: &str| {
             let region =
                 Region { path: vec!["A".to_owned()], from: from.to_owned(), ..Region::default() };
-            Imported { regions: vec![region], ..Imported::default() }
+            ImportedArtifact { regions: vec![region], ..ImportedArtifact::default() }
         };
         let mut profile = Profile::default();
         regions("raw/time.ranges.jsonl").add_to(&mut profile, &mut Sidecars::default());
@@ -352,10 +353,10 @@ mod tests {
             launches: launches.to_vec(),
             ..Region::default()
         };
-        let imported = |region, launches: usize| Imported {
+        let imported = |region, launches: usize| ImportedArtifact {
             regions: vec![region],
             launches: (0..launches).map(|_| Launch::default()).collect(),
-            ..Imported::default()
+            ..ImportedArtifact::default()
         };
         for counters_first in [true, false] {
             let mut all = [imported(of(Some(5), &[]), 3), imported(of(None, &[0, 1]), 2)];
@@ -376,7 +377,7 @@ mod tests {
         let mut profile = Profile::default();
         for rank in [0, 1, 1] {
             let result = SanitizerResult { rank: Some(rank), ..SanitizerResult::default() };
-            Imported { sanitizer: vec![result], ..Imported::default() }
+            ImportedArtifact { sanitizer: vec![result], ..ImportedArtifact::default() }
                 .add_to(&mut profile, &mut Sidecars::default());
         }
         let ranks: Vec<_> = profile.sanitizer.iter().map(|result| result.rank).collect();
@@ -393,7 +394,7 @@ mod tests {
         let mut profile = Profile::default();
         for verdict in ["unknown", "found"] {
             let sanitizer = vec![result(verdict)];
-            Imported { sanitizer, ..Imported::default() }
+            ImportedArtifact { sanitizer, ..ImportedArtifact::default() }
                 .add_to(&mut profile, &mut Sidecars::default());
         }
         assert_eq!(profile.sanitizer.len(), 1);

@@ -13,7 +13,7 @@ mod trace;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::Imported;
+use super::ImportedArtifact;
 use rgpu_model::number_form::by_number;
 use rgpu_model::profile::Gap;
 use rgpu_model::rank_work::{JoinedRanks, RankWork};
@@ -24,7 +24,7 @@ use trace::ReportTimes;
 type ReportRanks = Vec<usize>;
 
 /// Joins the processes of one report. Does nothing if it has only one.
-pub fn join_processes(imported: &mut Imported) {
+pub fn join_processes(imported: &mut ImportedArtifact) {
     let Some(mut joined) = imported.sidecars.ranks.take() else { return };
     let from = joined.ranks.first().map(|rank| rank.location.from.clone()).unwrap_or_default();
     imported.gaps.push(Gap {
@@ -44,8 +44,8 @@ pub fn join_processes(imported: &mut Imported) {
 }
 
 /// Joins several reports of one rank or more each. A report without GPU work only adds its gaps.
-pub fn join_reports(mut reports: Vec<Imported>) -> Imported {
-    let mut joined_report = Imported::default();
+pub fn join_reports(mut reports: Vec<ImportedArtifact>) -> ImportedArtifact {
+    let mut joined_report = ImportedArtifact::default();
     let mut joined = JoinedRanks::default();
     let mut of_reports: Vec<ReportRanks> = Vec::new();
     for report in &mut reports {
@@ -273,7 +273,7 @@ mod tests {
                     rank: Some(0),
                 });
             }
-            let mut imported = Imported::default();
+            let mut imported = ImportedArtifact::default();
             imported.sidecars.ranks =
                 Some(JoinedRanks { ranks: vec![rank], ..JoinedRanks::default() });
             imported.sidecars.trace = Some(trace);

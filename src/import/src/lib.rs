@@ -1,8 +1,8 @@
 //! Converts the files of tools and of the harness to the types of a profile, one module for each
 //! kind of artifact.
 //!
-//! An importer reads one artifact of the run folder and returns its content as an [`Imported`],
-//! which `rgpu_run::run` adds to the run's profile ([`Imported::add_to`]). If a tool claims success
+//! An importer reads one artifact of the run folder and returns its content as an [`ImportedArtifact`],
+//! which `rgpu_run::run` adds to the run's profile ([`ImportedArtifact::add_to`]). If a tool claims success
 //! but its report has no results, the content names that ([`RejectedReport`]), and the run tries
 //! the next rung. To add a kind of artifact: write the file and add its line to [`IMPORTERS`].
 
@@ -31,7 +31,7 @@ pub mod ranges;
 pub mod sanitizer;
 pub mod torch_trace;
 
-pub use imported::{Imported, RejectedReport};
+pub use imported::{ImportedArtifact, RejectedReport};
 pub use nsys::NO_GPU_ROWS;
 pub use source::{DEFAULT_MAX_BYTES, Detail, ImportError, ReadProgress, Source, TracedActivity};
 
@@ -43,7 +43,7 @@ pub struct Importer {
     /// Whether a file without a plan is of this kind, by its name and its first bytes.
     pub recognises: fn(name: &str, head: &[u8]) -> bool,
     /// Parses a file of this kind and converts it.
-    pub import: fn(&Source<'_>) -> Result<Imported, ImportError>,
+    pub import: fn(&Source<'_>) -> Result<ImportedArtifact, ImportError>,
 }
 
 /// Every importer. Kinds of artifacts without an importer are only fetched.

@@ -19,7 +19,7 @@ pub(super) mod stalls;
 use rgpu_format::memory::MemoryBudget;
 use rgpu_format::ncu_rep::{self, Error, NcuReadLimits, NcuReport, NcuResult, Problem};
 
-use super::{Detail, Imported, Importer};
+use super::{Detail, ImportedArtifact, Importer};
 use crate::sound_times::check_launches;
 use code::ReportSources;
 use hotspots::{HotSpotBuilder, MAX_KEPT_INSTRUCTIONS};
@@ -73,7 +73,7 @@ pub fn import(
     from: &str,
     requested: &RequestedCounters<'_>,
     limits: &NcuReadLimits,
-) -> Result<Imported, UnusableReport> {
+) -> Result<ImportedArtifact, UnusableReport> {
     import_in_detail(bytes, from, requested, limits, Detail::Full)
 }
 
@@ -84,7 +84,7 @@ fn import_in_detail(
     requested: &RequestedCounters<'_>,
     limits: &NcuReadLimits,
     detail: Detail,
-) -> Result<Imported, UnusableReport> {
+) -> Result<ImportedArtifact, UnusableReport> {
     let (report, mut problems) = NcuReport::read(bytes, limits)?;
     let broken = problems.iter().position(|p| !matches!(p, Problem::Version { .. }));
     if let (None, Some(broken)) = (report.results().next(), broken) {
@@ -101,7 +101,7 @@ fn import_in_detail(
     gaps.extend(check_launches(&mut launches, from));
     region::keep_own_regions(&report, &mut launches);
     let regions = region::rows(&report, &launches, from);
-    Ok(Imported {
+    Ok(ImportedArtifact {
         regions,
         refusals: refusal::judge(&launches, &absent, requested, &session.command_line),
         launches,
@@ -110,7 +110,7 @@ fn import_in_detail(
         clock_control: clock_control(&session.command_line),
         sidecars: Sidecars { hotspots, ..Sidecars::default() },
         device: session.devices.first().map(|device| device.name.clone()),
-        ..Imported::default()
+        ..ImportedArtifact::default()
     })
 }
 

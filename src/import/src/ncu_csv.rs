@@ -14,7 +14,7 @@ use rgpu_format::ncu_csv::{
 
 use super::ncu::stalls;
 use super::region_tree::part;
-use super::{Imported, Importer, RejectedReport};
+use super::{ImportedArtifact, Importer, RejectedReport};
 use crate::sound_times::check_launches;
 use rgpu_model::launch::MessageKind;
 use rgpu_model::launch::RuleMessage;
@@ -95,7 +95,7 @@ const LAUNCH: &str = "Launch Statistics";
 const OCCUPANCY: &str = "Occupancy";
 
 /// Imports a page; `from` is its path in the run folder.
-pub fn import(page: &NcuCsv, from: &str) -> Imported {
+pub fn import(page: &NcuCsv, from: &str) -> ImportedArtifact {
     let mut absent = AbsentCells::default();
     let mut gaps = vec![Gap {
         code: "printed_values".to_owned(),
@@ -114,7 +114,7 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
     gaps.extend(check_launches(&mut launches, from));
     gaps.extend(damage(page.broken.as_ref(), page.ragged, from));
     let refusals = empty(&launches, from).into_iter().collect();
-    Imported { launches, gaps, refusals, ..Imported::default() }
+    ImportedArtifact { launches, gaps, refusals, ..ImportedArtifact::default() }
 }
 
 /// Gaps for rows that could not be read.

@@ -25,7 +25,9 @@ use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::trace_events::unlisted_events_gap;
-use super::{ImportError, Imported, Importer, RejectedReport, Source, TracedActivity, join};
+use super::{
+    ImportError, ImportedArtifact, Importer, RejectedReport, Source, TracedActivity, join,
+};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};
@@ -48,7 +50,7 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
     import: |source| {
         source.size()?;
         if !source.alone && source.path.with_extension("nsys-rep").is_file() {
-            return Ok(Imported::default());
+            return Ok(ImportedArtifact::default());
         }
         let imported = import_export(source.path, source);
         imported.map(|i| as_asked(i, source)).map_err(|cause| source.broken(cause))
@@ -60,7 +62,7 @@ pub(super) const CAPTURE_IMPORTER: Importer = Importer {
     kind: ArtifactKind::NsysQdstrm,
     recognises: |name, _| name.ends_with(".qdstrm"),
     import: |source| {
-        let mut imported = Imported::default();
+        let mut imported = ImportedArtifact::default();
         if !source.path.with_extension("nsys-rep").is_file() {
             let text = format!(
                 "{}: this is a raw capture that nsys did not convert to a report; only nsys's own \
@@ -77,7 +79,7 @@ pub(super) const CAPTURE_IMPORTER: Importer = Importer {
 
 /// The report format is not published, so nsys's own export wins if there is one. It is used when
 /// the report cannot be read, has unknown content, or differs from it.
-fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
+fn import_report_file(source: &Source<'_>) -> Result<ImportedArtifact, ImportError> {
     let native = import_report_as(&source.bytes()?, source);
     let path = source.path.with_extension("sqlite");
     let export = if path.is_file() { import_export(&path, source).ok() } else { None };
@@ -105,7 +107,7 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
 }
 
 /// A trace of the host alone is not refused for having no GPU rows.
-fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
+fn as_asked(mut imported: ImportedArtifact, source: &Source<'_>) -> ImportedArtifact {
     if source.traced == TracedActivity::HostOnly {
         imported.refusals.retain(|refusal| refusal.code != NO_GPU_ROWS);
     }
@@ -122,12 +124,12 @@ pub const NO_GPU_ROWS: &str = "no_gpu_rows";
 pub(super) const MAX_LAUNCHES: usize = 10_000;
 
 /// Imports an export; `from` is its path in the run folder.
-pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteError> {
+pub fn import_sqlite(path: &Path, from: &str) -> Result<ImportedArtifact, NsysSqliteError> {
     import_export(path, &Source::new(path, from))
 }
 
 /// Imports the export at `path`, which is the file of `source` or beside it.
-fn import_export(path: &Path, source: &Source<'_>) -> Result<Imported, NsysSqliteError> {
+fn import_export(path: &Path, source: &Source<'_>) -> Result<ImportedArtifact, NsysSqliteError> {
     let Source { from, is_rank, .. } = *source;
     let file = NsysSqlite::open(path)?;
     let file = match source.readers {
@@ -163,12 +165,12 @@ fn tables(file: &NsysSqlite, from: &str) -> Vec<Gap> {
 }
 
 /// Imports a report; `from` is its path in the run folder.
-pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError> {
+pub fn import_report(bytes: &[u8], from: &str) -> Result<ImportedArtifact, NsysRepError> {
     import_report_as(bytes, &Source::new(Path::new(from), from))
 }
 
 /// Imports the report `bytes`, which is the file of `source`.
-fn import_report_as(bytes: &[u8], source: &Source<'_>) -> Result<Imported, NsysRepError> {
+fn import_report_as(bytes: &[u8], source: &Source<'_>) -> Result<ImportedArtifact, NsysRepError> {
     let Source { from, is_rank, .. } = *source;
     let mut damage = Vec::new();
     let mut report = match NsysReport::read(bytes) {
@@ -207,7 +209,7 @@ fn import_whole(
     report: &NsysReport<'_>,
     from: &str,
     is_rank: bool,
-) -> Result<Imported, NsysRepError> {
+) -> Result<ImportedArtifact, NsysRepError> {
     let rows = ReportRows::new(report)?;
     let mut imported = import(&rows, from, is_rank)?;
     let remarks = remarks(&rows.diagnostics()?, &imported);
@@ -223,8 +225,8 @@ pub(super) fn import<R: TraceRows>(
     file: &R,
     from: &str,
     is_rank: bool,
-) -> Result<Imported, R::Error> {
-    let mut imported = Imported::default();
+) -> Result<ImportedArtifact, R::Error> {
+    let mut imported = ImportedArtifact::default();
     let (trace, left_out) = sound_rows::read(file, MAX_LAUNCHES)?;
     let placed = attribute::AttributedWork::new(&trace);
     let (processes, joined) = ranks::read(&trace, &placed, &file.collectives(), is_rank, from);
@@ -257,7 +259,7 @@ pub(super) fn import<R: TraceRows>(
 /// A gap for each warning and error of nsys itself, without its progress notes. nsys repeats some
 /// for each process; equal ones are counted. That a process has no NVTX ranges, or no CUDA although
 /// another has, is no gap: most have none.
-fn remarks(diagnostics: &[Diagnostic], imported: &Imported) -> Vec<Gap> {
+fn remarks(diagnostics: &[Diagnostic], imported: &ImportedArtifact) -> Vec<Gap> {
     // ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 0 unknown, 1 information, 4 verbose.
     const WARNING: i64 = 2;
     const ERROR: i64 = 3;

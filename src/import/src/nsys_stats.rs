@@ -11,7 +11,7 @@ use rgpu_format::nsys_stats::{NsysStats, Report, Table};
 
 use super::region_tree::part;
 use super::sound_times::{LeftOut, RowKind, TimeRule, TimeSample, check_launches};
-use super::{Imported, Importer};
+use super::{ImportedArtifact, Importer};
 use rgpu_model::number_form::by_number;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
@@ -34,8 +34,8 @@ pub(super) const IMPORTER: Importer = Importer {
 const MAX_LAUNCHES: usize = 10_000;
 
 /// Imports the output; `from` is its path in the run folder.
-pub fn import(stats: &NsysStats, from: &str) -> Imported {
-    let mut imported = Imported::default();
+pub fn import(stats: &NsysStats, from: &str) -> ImportedArtifact {
+    let mut imported = ImportedArtifact::default();
     let mut copies: BTreeMap<String, CopySum> = BTreeMap::new();
     let mut ragged = 0;
     for table in &stats.tables {
@@ -131,7 +131,7 @@ fn add_copies(table: &Table, copies: &mut BTreeMap<String, CopySum>) {
     }
 }
 
-fn trace(table: &Table, from: &str, imported: &mut Imported) {
+fn trace(table: &Table, from: &str, imported: &mut ImportedArtifact) {
     let column = |names: &[&str]| table.column(names);
     let (start, duration, name) = (column(&["Start"]), column(&["Duration"]), column(&["Name"]));
     let is_kernel = |row: &&Vec<String>| !table.cell(row, column(&["GrdX"])).trim().is_empty();
@@ -272,7 +272,7 @@ mod tests {
             .join("tests/fixtures/nsys/2025.3.1/regions")
     }
 
-    fn print(files: &[&str]) -> Imported {
+    fn print(files: &[&str]) -> ImportedArtifact {
         let text: Vec<u8> =
             files.iter().flat_map(|file| std::fs::read(folder().join(file)).unwrap()).collect();
         import(&NsysStats::read(&text).unwrap(), "stats.csv")

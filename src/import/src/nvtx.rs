@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 
 use rgpu_format::nvtx_log::{self, NvtxLog};
 
-use super::{ImportError, Imported, Importer, RejectedReport, Source, TracedActivity, nsys};
+use super::{
+    ImportError, ImportedArtifact, Importer, RejectedReport, Source, TracedActivity, nsys,
+};
 use paired::PairedRanges;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
@@ -35,7 +37,7 @@ const HEAD: &[u8] = b"{\"event\":\"opened\"";
 
 /// Imports all logs of a run with the first one that can be read; the import of the others returns
 /// nothing.
-fn import_files(source: &Source<'_>) -> Result<Imported, ImportError> {
+fn import_files(source: &Source<'_>) -> Result<ImportedArtifact, ImportError> {
     let mut whole = nvtx_log::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
     let others = if source.alone { Vec::new() } else { others(source.path) };
     let read_other = |path: &Path| {
@@ -44,7 +46,7 @@ fn import_files(source: &Source<'_>) -> Result<Imported, ImportError> {
     };
     let mut before = others.iter().take_while(|other| other.as_path() < source.path);
     if before.any(|path| read_other(path).is_some()) {
-        return Ok(Imported::default());
+        return Ok(ImportedArtifact::default());
     }
     let mut gaps: Vec<Gap> = gaps::damaged(&whole, source.from).into_iter().collect();
     for path in &others {
@@ -100,7 +102,7 @@ fn begins_like_a_log(path: &Path) -> bool {
 }
 
 /// Imports the logs of one run; `from` is the path of the first in the run folder.
-pub fn import(log: &NvtxLog, from: &str) -> Imported {
+pub fn import(log: &NvtxLog, from: &str) -> ImportedArtifact {
     let mut paired = PairedRanges::default();
     for (number, session) in (0u64..).zip(&log.sessions) {
         paired.add_session(number, session);

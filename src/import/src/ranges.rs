@@ -6,7 +6,7 @@ use rgpu_format::range_log::{self, RangeLog};
 
 use super::region_tree::part;
 use super::sound_times::{LeftOut, RowKind};
-use super::{Imported, Importer};
+use super::{ImportedArtifact, Importer};
 use rgpu_model::Region;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
@@ -23,7 +23,7 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 /// Imports a log; `from` is its path in the run folder.
-pub fn import(log: &RangeLog, from: &str) -> Imported {
+pub fn import(log: &RangeLog, from: &str) -> ImportedArtifact {
     let mut regions: Vec<(u64, Region)> = Vec::new();
     let mut by_path: HashMap<Vec<String>, usize> = HashMap::new();
     let mut left_out = LeftOut::default();
@@ -61,10 +61,10 @@ pub fn import(log: &RangeLog, from: &str) -> Imported {
             n => format!("{from}: {n} lines are not ranges"),
         },
     });
-    Imported {
+    ImportedArtifact {
         regions: regions.into_iter().map(|(_, region)| region).collect(),
         gaps: gaps.into_iter().chain(left_out.gaps(from)).collect(),
-        ..Imported::default()
+        ..ImportedArtifact::default()
     }
 }
 

@@ -12,7 +12,7 @@ use rgpu_format::sanitizer::{
 };
 
 use super::join::rank_of_name;
-use super::{ImportError, Imported, Importer, Source};
+use super::{ImportError, ImportedArtifact, Importer, Source};
 use rgpu_model::number_form::by_number;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
@@ -40,7 +40,7 @@ const ROOT: &str = "<ComputeSanitizerOutput";
 /// What the note of a check without a summary asks for. A run that has tried it says what happened.
 pub const SEE_ALONE: &str = "see whether the program ends well alone";
 
-fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
+fn import_log_file(source: &Source<'_>) -> Result<ImportedArtifact, ImportError> {
     let log = sanitizer::read_log(&source.bytes()?);
     let xml_path = source.path.with_extension("xml");
     let mut gaps = Vec::new();
@@ -81,13 +81,13 @@ fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     if let Some(exact) = records {
         name_files(&mut result, &log.records, &exact);
     }
-    Ok(Imported { sanitizer: vec![result], gaps, ..Imported::default() })
+    Ok(ImportedArtifact { sanitizer: vec![result], gaps, ..ImportedArtifact::default() })
 }
 
-fn import_xml_file(source: &Source<'_>) -> Result<Imported, ImportError> {
+fn import_xml_file(source: &Source<'_>) -> Result<ImportedArtifact, ImportError> {
     if !source.alone && source.path.with_extension("log").is_file() {
         // This file is imported with the log, which gives the verdict.
-        return Ok(Imported::default());
+        return Ok(ImportedArtifact::default());
     }
     let report = sanitizer::read_xml(&source.bytes()?).map_err(|cause| source.broken(cause))?;
     let log = Log { records: report.records, ..Log::default() };
@@ -99,10 +99,10 @@ fn import_xml_file(source: &Source<'_>) -> Result<Imported, ImportError> {
         code: "damaged_report".to_owned(),
         text: format!("{}: broken at offset {offset}: {cause}", source.from),
     });
-    Ok(Imported {
+    Ok(ImportedArtifact {
         sanitizer: vec![result],
         gaps: gaps.into_iter().collect(),
-        ..Imported::default()
+        ..ImportedArtifact::default()
     })
 }
 

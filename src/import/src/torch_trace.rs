@@ -25,7 +25,7 @@ use rgpu_format::unpack;
 
 use super::nsys::ranks::CollectiveFacts;
 use super::nsys::rows::TraceRows;
-use super::{Imported, Importer, RejectedReport, nsys};
+use super::{ImportedArtifact, Importer, RejectedReport, nsys};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
 
@@ -51,12 +51,12 @@ pub(super) const IMPORTER: Importer = Importer {
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Imports a trace; `from` is its path in the run folder.
-pub fn import(trace: &TorchTrace, from: &str) -> Imported {
+pub fn import(trace: &TorchTrace, from: &str) -> ImportedArtifact {
     import_as(trace, from, false)
 }
 
 /// Imports a trace; with `is_rank`, its process is a rank of a program of several.
-fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> Imported {
+fn import_as(trace: &TorchTrace, from: &str, is_rank: bool) -> ImportedArtifact {
     let Ok(mut imported) = nsys::import(&TorchRows(trace), from, is_rank);
     for rank in imported.sidecars.ranks.iter_mut().flat_map(|joined| &mut joined.ranks) {
         ranks::add_rank_location(rank, trace);

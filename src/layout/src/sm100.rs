@@ -24,5 +24,6 @@ pub use tile::{
     MmaTile, TileError, accumulator_layout, operand_smem, scale_smem, scale_tmem, smem_swizzle,
 };
 pub use tmem::{
-    Advice, Budget, Order, RequestError, Segment, SegmentKind, TMEM_COLUMNS, TmemRequest, budget,
+    Advice, Order, RequestError, Segment, SegmentKind, TMEM_COLUMNS, TmemBudget, TmemRequest,
+    budget,
 };

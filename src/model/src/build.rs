@@ -29,7 +29,7 @@ pub struct Build {
     /// Architecture that the code was compiled for.
     pub arch: String,
     /// Whether the build succeeded.
-    pub status: Status,
+    pub status: BuildStatus,
     /// Name of the compiler, with its version if known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compiler: String,
@@ -61,7 +61,7 @@ impl Build {
     pub fn has_no_kernels(&self) -> bool {
         let mut images = self.code.iter().flat_map(|input| &input.images);
         !self.code.is_empty()
-            && self.code.iter().all(|input| input.status == disasm::Status::Ok)
+            && self.code.iter().all(|input| input.status == disasm::ReadStatus::Ok)
             && images.all(|image| image.kernels.is_empty() && image.entries.is_empty())
     }
 
@@ -74,7 +74,7 @@ impl Build {
 /// Whether a build succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum BuildStatus {
     /// All parts were compiled.
     #[default]
     Done,

@@ -39,10 +39,10 @@ pub struct Comparison {
     pub kernels: Vec<KernelChange>,
     /// Kernels that only the base launched.
     #[serde(default)]
-    pub only_a: Vec<Unmatched>,
+    pub only_a: Vec<UnmatchedKernel>,
     /// Kernels that only the other side launched.
     #[serde(default)]
-    pub only_b: Vec<Unmatched>,
+    pub only_b: Vec<UnmatchedKernel>,
     /// NVTX regions that both sides have.
     #[serde(default)]
     pub regions: Vec<RegionChange>,
@@ -234,7 +234,7 @@ pub struct MetricChange {
 
 /// A kernel that only one side launched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Unmatched {
+pub struct UnmatchedKernel {
     /// Demangled name.
     pub kernel: String,
     /// Grid and block.

@@ -30,7 +30,7 @@ pub struct Input {
     /// Path as the user gave it.
     pub path: String,
     /// Whether the file could be read.
-    pub status: Status,
+    pub status: ReadStatus,
     /// Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`, `ncu_rep`;
     /// absent if the file could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub struct Input {
 /// Whether an input could be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum ReadStatus {
     /// All code in it was read.
     #[default]
     Ok,

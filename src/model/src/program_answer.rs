@@ -64,7 +64,7 @@ pub fn wait_for_answer(child: Child, max_bytes: u64) -> io::Result<Output> {
 }
 
 fn wait_within(mut child: Child, max_bytes: u64, time: Option<Duration>) -> io::Result<Output> {
-    let running = Arc::new(Running::from_child(&child));
+    let running = Arc::new(RunningChild::from_child(&child));
     let timer = time.and_then(|time| Timer::start(running.clone(), time));
     let messages = child.stderr.take().map(|mut pipe| {
         let reader = std::thread::Builder::new().name("messages".to_owned());
@@ -108,9 +108,9 @@ fn wait_within(mut child: Child, max_bytes: u64, time: Option<Duration>) -> io::
 }
 
 /// The process of a program, while its id is surely its own.
-struct Running(Mutex<Option<Pid>>);
+struct RunningChild(Mutex<Option<Pid>>);
 
-impl Running {
+impl RunningChild {
     fn from_child(child: &Child) -> Self {
         Self(Mutex::new(i32::try_from(child.id()).ok().and_then(Pid::from_raw)))
     }
@@ -142,7 +142,7 @@ struct Timer {
 
 impl Timer {
     /// `None` if no thread can be started; the program then has no limit.
-    fn start(running: Arc<Running>, time: Duration) -> Option<Self> {
+    fn start(running: Arc<RunningChild>, time: Duration) -> Option<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
         let thread = std::thread::Builder::new().name("time limit".to_owned()).spawn(move || {
             let is_over = stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);

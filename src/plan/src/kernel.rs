@@ -38,7 +38,7 @@ pub(crate) use own_files::OwnFiles;
 pub use own_files::{CALL_PREFIX, CALLS_FOLDER, may_be_sent};
 pub use python::{Import, imports};
 pub use read::read;
-pub use sizes::Selection;
+pub use sizes::CaseSelection;
 pub use source::{SourceTree, example_instances, is_private};
 pub use spec::{
     ArgSpec, DeclaredWork, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, ModelSpec,

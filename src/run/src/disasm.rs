@@ -44,7 +44,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use read::ImageReader;
-use rgpu_model::disasm::{DisasmDocument, Input, SCHEMA, Status};
+use rgpu_model::disasm::{DisasmDocument, Input, ReadStatus, SCHEMA};
 use spare_cores::CORES;
 
 /// Reads all files on all cores. `done` is called for each file that is read, on any thread.
@@ -86,7 +86,7 @@ pub fn read_all<T: Send>(
                 Some(Err(error)) => {
                     task.record_write_error(&error);
                     input.errors.push(error);
-                    input.status = Status::Partial;
+                    input.status = ReadStatus::Partial;
                 }
                 None => {}
             }

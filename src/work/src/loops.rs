@@ -41,7 +41,7 @@ use rgpu_run::store::state::{
     LockHolder, NewEvent, StateDb, StateLock, commit, now_ms, random_id, sql_error,
 };
 
-pub use config::{ConfigOrigin, Direction, LoopConfig, LoopMode, Metric};
+pub use config::{ConfigOrigin, Direction, LoopConfig, LoopMetric, LoopMode};
 pub use documents::{
     DocumentKind, ProgressReport, ReviewerVerdict, Verdict, WorkerProgress, WorkerResult,
 };

@@ -40,6 +40,6 @@ pub use running_suite::{
     CaseEnd, MAX_SUITE_ID_CHARS, RunKind, RunningSuite, grown_sizes, is_reason, is_too_close,
 };
 pub use select::{left_out_targets, matches, select};
-pub use target::{Settings, SizeGrowth, TargetKind, TargetSpec, kernel_path, program_path};
+pub use target::{CaseSettings, SizeGrowth, TargetKind, TargetSpec, kernel_path, program_path};
 pub use target_problem::{TargetProblem, target_problems};
 pub use times::{SideSource, inputs_digest, metrics, side_times};

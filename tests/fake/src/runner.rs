@@ -57,7 +57,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
     let is = |word: &str| misbehaviour::is(host, "rgpu-runner", words, word);
     let fault = std::env::var(FAULT).unwrap_or_default();
     let warnings = if is("unfit") { vec![power_limit()] } else { Vec::new() };
-    let marked = Marked::read(&input);
+    let marked = KernelMarks::read(&input);
     let error = if is("unfit") && options.has(&["--strict"]) {
         Some((ErrorClass::HostUnfit, Phase::Timed, "the host is not suitable for measurements"))
     } else if is("no-events") && job == RunnerJob::Time && !options.has(&["--host-clock"]) {
@@ -202,7 +202,7 @@ fn results(
     match job {
         RunnerJob::Verify => report.correctness = Some(correctness(input, case, wrong)),
         RunnerJob::Time | RunnerJob::Pair => {
-            let ns = Marked::read(input).launch_ns();
+            let ns = KernelMarks::read(input).launch_ns();
             let graph = in_graph(input, ns).filter(|_| job == RunnerJob::Time);
             report.timing = Some(Timing { graph, ..timing(TimingSource::Events, ns) })
         }
@@ -259,7 +259,7 @@ fn read_input(path: &Path) -> Result<RunnerInput, ImitationError> {
 /// sources say nothing else.
 fn advantage(host: &Host, input: &RunnerInput, other: &RunnerInput) -> f64 {
     let by_name = if input.kernel == other.kernel { 1.0 } else { 2.0 };
-    let (first, second) = (Marked::read(input), Marked::read(other));
+    let (first, second) = (KernelMarks::read(input), KernelMarks::read(other));
     let file = host.folder.join("comparisons");
     let number: u32 = fs::read_to_string(&file).ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     let _ = fs::write(&file, (number + 1).to_string());
@@ -284,7 +284,7 @@ fn normal(seed: u32) -> f64 {
 
 /// How a kernel behaves, by the line of its source that the played nvcc put behind the code.
 #[derive(Clone, Copy)]
-struct Marked {
+struct KernelMarks {
     time: f64,
     is_wrong: bool,
     /// Faster or slower in the first comparison only.
@@ -293,7 +293,7 @@ struct Marked {
     noise: f64,
 }
 
-impl Marked {
+impl KernelMarks {
     fn read(input: &RunnerInput) -> Self {
         let code = match &input.entry {
             EntryPoint::Device { module, .. } => fs::read(module).unwrap_or_default(),
@@ -323,7 +323,7 @@ impl Marked {
 }
 
 fn paired(other: &RunnerInput, speedup: f64) -> PairedTiming {
-    let half = 0.002_f64.max(1.96 * Marked::read(other).noise);
+    let half = 0.002_f64.max(1.96 * KernelMarks::read(other).noise);
     PairedTiming {
         other_kernel: other.kernel.clone(),
         rounds: 31,

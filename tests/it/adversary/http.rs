@@ -28,13 +28,13 @@ const STOPPED: Duration = Duration::from_secs(10);
 
 /// What the server plays. Each kind has its own client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Played {
+enum PlayedServer {
     Worker,
     Modal,
     Wafer,
 }
 
-impl Played {
+impl PlayedServer {
     const ALL: [Self; 3] = [Self::Worker, Self::Modal, Self::Wafer];
 
     /// The answer to an honest first request.
@@ -200,7 +200,7 @@ pub(super) fn whole(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// Serves `honest` honest answers, then `answer` to everything; returns the port.
-fn serve(played: Played, answer: Answer, honest: usize, over: Arc<AtomicBool>) -> u16 {
+fn serve(played: PlayedServer, answer: Answer, honest: usize, over: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let left = Arc::new(AtomicUsize::new(honest));
@@ -221,7 +221,7 @@ fn serve(played: Played, answer: Answer, honest: usize, over: Arc<AtomicBool>) -
 
 fn respond(
     mut stream: TcpStream,
-    played: Played,
+    played: PlayedServer,
     answer: &Answer,
     left: &AtomicUsize,
     over: &AtomicBool,
@@ -263,7 +263,7 @@ fn respond(
 }
 
 /// Runs a command against the server; returns its end, or the promise that was broken.
-fn run(played: Played, answer: &Answer, honest: usize) -> Result<char, String> {
+fn run(played: PlayedServer, answer: &Answer, honest: usize) -> Result<char, String> {
     let laptop = Laptop::new();
     let over = Arc::new(AtomicBool::new(false));
     played.know(&laptop, serve(played, answer.clone(), honest, over.clone()));
@@ -310,9 +310,9 @@ fn no_answer_of_a_server_breaks_a_promise() {
     let other = strangers.local_addr().unwrap().port();
     strangers.set_nonblocking(true).unwrap();
     let mut cases = VecDeque::new();
-    for played in Played::ALL {
+    for played in PlayedServer::ALL {
         let mut answers = answers(other);
-        if played == Played::Wafer {
+        if played == PlayedServer::Wafer {
             answers.extend(provider_lies::of_wafer());
         }
         for (name, answer) in answers {
@@ -351,12 +351,12 @@ fn no_answer_of_a_server_breaks_a_promise() {
     // Printed only: on a slow machine the signal may come before an error.
     let mut text = "r: refused, s: waits until a signal; first and second answer\n".to_owned();
     write!(text, "{:<46}", "").unwrap();
-    for played in Played::ALL {
+    for played in PlayedServer::ALL {
         write!(text, "{:<8}", format!("{played:?}").to_lowercase()).unwrap();
     }
     for (name, ends) in ends.into_inner().unwrap() {
         write!(text, "\n{name:<46}").unwrap();
-        for played in Played::ALL {
+        for played in PlayedServer::ALL {
             let end = |honest| ends.get(&(played, honest)).copied().unwrap_or('-');
             write!(text, "{} {}     ", end(0), end(1)).unwrap();
         }

@@ -22,13 +22,19 @@ use crate::laptop::{Laptop, words};
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
 /// What a terminal was told.
-struct Shown {
+struct ShownText {
     text: String,
     told: bool,
 }
 
 /// Runs `rgpu` on a terminal against a host that tells this lie.
-fn run(laptop: &Laptop, line: &str, state: State, lie: &InvalidMessage, in_place: bool) -> Shown {
+fn run(
+    laptop: &Laptop,
+    line: &str,
+    state: State,
+    lie: &InvalidMessage,
+    in_place: bool,
+) -> ShownText {
     let agent =
         FaultyAgent::new(state, lie.clone(), in_place, laptop.path("").display().to_string());
     let runtime = tokio::runtime::Builder::new_multi_thread();
@@ -51,7 +57,7 @@ fn run(laptop: &Laptop, line: &str, state: State, lie: &InvalidMessage, in_place
     let (child, terminal) = start(laptop, line);
     let text = watch(child, terminal, &agent);
     runtime.shutdown_background();
-    Shown { text, told: agent.told() }
+    ShownText { text, told: agent.told() }
 }
 
 /// Starts `rgpu` with a terminal for its output. With `--json` only stdout is one.

@@ -28,12 +28,12 @@ const DEVICE: &str = "NVIDIA H200";
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// What a command showed, and how it ended: `None` if it did not.
-pub(super) struct Shown {
+pub(super) struct ShownOutput {
     pub(super) text: Vec<u8>,
     pub(super) status: Option<i32>,
 }
 
-impl Shown {
+impl ShownOutput {
     pub(super) fn has_secret(&self) -> bool {
         has_secret(&self.text)
     }
@@ -243,13 +243,13 @@ impl Machine {
     }
 
     /// Asks the Python package.
-    pub(super) fn python(&self, program: &str) -> Shown {
+    pub(super) fn python(&self, program: &str) -> ShownOutput {
         until_end(python(&self.laptop, "python3").args(["-c", program]).stdin(Stdio::null()))
     }
 
     /// Runs commands one after another to their ends.
-    pub(super) fn run(&self, lines: &[String]) -> Shown {
-        let mut shown = Shown { text: Vec::new(), status: Some(0) };
+    pub(super) fn run(&self, lines: &[String]) -> ShownOutput {
+        let mut shown = ShownOutput { text: Vec::new(), status: Some(0) };
         for line in lines {
             let mut command = self.laptop.rgpu(words(line));
             let one = until_end(command.stdin(Stdio::null()));
@@ -264,12 +264,12 @@ impl Machine {
 }
 
 /// Runs a command to its end, or ends it.
-pub(super) fn until_end(command: &mut Command) -> Shown {
+pub(super) fn until_end(command: &mut Command) -> ShownOutput {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let streams = [read_all(child.stdout.take().unwrap()), read_all(child.stderr.take().unwrap())];
     let status = wait(&mut child);
     let text = streams.map(|stream| stream.join().unwrap()).concat();
-    Shown { text, status }
+    ShownOutput { text, status }
 }
 
 fn wait(child: &mut Child) -> Option<i32> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::machine::{Machine, Shown};
+use super::machine::{Machine, ShownOutput};
 use super::places::{Kind, Place};
 use crate::top::View;
 
@@ -47,7 +47,7 @@ impl Way {
         }
     }
 
-    pub(super) fn go(&self, machine: &Machine, place: &Place) -> Shown {
+    pub(super) fn go(&self, machine: &Machine, place: &Place) -> ShownOutput {
         let of_run = |line: &str| line.replace("RUN", place.run());
         match self.how {
             How::Commands(lines) => {
@@ -210,14 +210,14 @@ pub(super) fn of_settings() -> Vec<Way> {
 }
 
 /// Opens the view, and leaves it once it has drawn something.
-fn top(machine: &Machine, line: &str) -> Shown {
+fn top(machine: &Machine, line: &str) -> ShownOutput {
     let view = View::open(&machine.laptop, line);
     let (text, status) = view.look_and_leave(LIMIT);
-    Shown { text: text.into_bytes(), status }
+    ShownOutput { text: text.into_bytes(), status }
 }
 
 /// Starts the page, opens its link and asks for each path.
-fn page(machine: &Machine, paths: impl Iterator<Item = String>) -> Shown {
+fn page(machine: &Machine, paths: impl Iterator<Item = String>) -> ShownOutput {
     let mut command = machine.laptop.rgpu(["dashboard", "--listen", "127.0.0.1:0"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = command.spawn().unwrap();
@@ -247,7 +247,7 @@ fn page(machine: &Machine, paths: impl Iterator<Item = String>) -> Shown {
     let _ = server.kill();
     let _ = server.wait();
     let _ = server.stderr.take().unwrap().read_to_end(&mut text);
-    Shown { text, status: is_answered.then_some(0) }
+    ShownOutput { text, status: is_answered.then_some(0) }
 }
 
 fn ask(port: &str, path: &str, headers: &str) -> Vec<u8> {
@@ -261,7 +261,7 @@ fn ask(port: &str, path: &str, headers: &str) -> Vec<u8> {
 }
 
 /// Starts the server for agents, and makes each call; a call without a tool reads a resource.
-fn agent<'a>(machine: &Machine, calls: impl Iterator<Item = (&'a str, String)>) -> Shown {
+fn agent<'a>(machine: &Machine, calls: impl Iterator<Item = (&'a str, String)>) -> ShownOutput {
     let mut command = machine.laptop.rgpu(["mcp"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = command.spawn().unwrap();
@@ -310,7 +310,7 @@ fn agent<'a>(machine: &Machine, calls: impl Iterator<Item = (&'a str, String)>) 
     let _ = server.kill();
     let _ = server.wait();
     let _ = server.stderr.take().unwrap().read_to_string(&mut text);
-    Shown { text: text.into_bytes(), status }
+    ShownOutput { text: text.into_bytes(), status }
 }
 
 fn request(stdin: &mut ChildStdin, id: u32, method: &str, params: Value) {

@@ -47,12 +47,12 @@ fn python() -> Option<PathBuf> {
 }
 
 /// The app's front, running here and known to the laptop as `b200`.
-struct Deployed {
+struct DeployedApp {
     child: Child,
     port: u16,
 }
 
-impl Deployed {
+impl DeployedApp {
     fn start(laptop: &Laptop, python: &Path) -> Self {
         let port = free_port();
         let token = laptop.path("modal/front/token");
@@ -107,7 +107,7 @@ impl Deployed {
     }
 }
 
-impl Drop for Deployed {
+impl Drop for DeployedApp {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -172,7 +172,7 @@ fn a_profile_through_the_apps_own_front_is_whole() {
     let Some(python) = python() else { return };
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
-    let _app = Deployed::start(&laptop, &python);
+    let _app = DeployedApp::start(&laptop, &python);
     let profile = whole(&laptop, &laptop.run(NCU));
     assert_eq!(profile.host.unwrap().transport, "modal");
     let line = "exec --remote b200 -- sh -c 'cat; echo err >&2; exit 3'";
@@ -195,7 +195,7 @@ fn a_container_without_a_gpu_runs_the_reference() {
     }
     let laptop = Laptop::new();
     symlink(built("rgpu-runner"), laptop.path("libexec/rgpu-runner")).unwrap();
-    let _app = Deployed::start(&laptop, &python);
+    let _app = DeployedApp::start(&laptop, &python);
     let line = "profile --kernel vecadd --problem-sizes n=100000 --mode bench --remote b200";
     let output = laptop.run(line);
     assert_eq!(status(&output), 5, "{}", laptop.shown(line, &output));
@@ -208,7 +208,7 @@ fn a_container_without_a_gpu_runs_the_reference() {
 fn ctrl_c_ends_what_runs_in_a_container() {
     let Some(python) = python() else { return };
     let laptop = Laptop::new();
-    let _app = Deployed::start(&laptop, &python);
+    let _app = DeployedApp::start(&laptop, &python);
     let started = laptop.path("started");
     let script = format!("touch {}; sleep 7012", started.display());
     let child = laptop.start(&format!("exec --remote b200 -- sh -c '{script}'"));

@@ -28,16 +28,16 @@ const LAYOUT: Layout = match Layout::from_size_align(BUFFER_BYTES, 64) {
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Returned buffers, zeroed again.
-static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
+static SPARE: Mutex<Vec<SpareBuffer>> = Mutex::new(Vec::new());
 /// Maximum number of returned buffers kept for reuse. Further ones are leaked. That is rare: CUPTI
 /// requests about as many buffers as it returns.
 const MAX_SPARE_BUFFERS: usize = 64;
 static WRITER: Mutex<Writer> = Mutex::new(Writer::new());
 
-struct Spare(*mut u8);
+struct SpareBuffer(*mut u8);
 
 // SAFETY: the holder of the pointer owns the buffer.
-unsafe impl Send for Spare {}
+unsafe impl Send for SpareBuffer {}
 
 /// Gives an empty buffer to CUPTI.
 ///
@@ -90,7 +90,7 @@ pub(super) unsafe extern "C" fn complete(
     let _ = catch_unwind(|| {
         let mut spare = lock(&SPARE);
         if spare.len() < MAX_SPARE_BUFFERS {
-            spare.push(Spare(buffer));
+            spare.push(SpareBuffer(buffer));
         }
     });
 }

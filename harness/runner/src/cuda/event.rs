@@ -7,17 +7,17 @@ use crate::fault::Result;
 use cudarc::driver::sys::CUevent;
 
 /// A point in the stream.
-pub(crate) struct Event<'g> {
+pub(crate) struct CudaEvent<'g> {
     gpu: &'g Gpu,
     event: CUevent,
 }
 
-impl<'g> Event<'g> {
-    pub(crate) fn new(gpu: &'g Gpu) -> Result<Event<'g>> {
+impl<'g> CudaEvent<'g> {
+    pub(crate) fn new(gpu: &'g Gpu) -> Result<CudaEvent<'g>> {
         let mut event = std::ptr::null_mut();
         // SAFETY: `event` is a live local; flags 0 keep timing on.
         unsafe { call!(gpu.driver, cuEventCreate(&mut event, 0))? };
-        Ok(Event { gpu, event })
+        Ok(CudaEvent { gpu, event })
     }
 
     pub(crate) fn record(&self) -> Result<()> {
@@ -32,7 +32,7 @@ impl<'g> Event<'g> {
     }
 
     /// Nanoseconds from `earlier` to this event. The stream must have passed both.
-    pub(crate) fn since_ns(&self, earlier: &Event<'_>) -> Result<f64> {
+    pub(crate) fn since_ns(&self, earlier: &CudaEvent<'_>) -> Result<f64> {
         let mut ms = 0f32;
         // SAFETY: both events are alive, and `ms` is a live local.
         unsafe {
@@ -42,7 +42,7 @@ impl<'g> Event<'g> {
     }
 }
 
-impl Drop for Event<'_> {
+impl Drop for CudaEvent<'_> {
     fn drop(&mut self) {
         if self.gpu.driver.is_lost() {
             return;

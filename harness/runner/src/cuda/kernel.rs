@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
     CUfunction, CUfunction_attribute, CUjit_option, CUlaunchAttribute, CUlaunchAttributeID,
     CUlaunchAttributeValue, CUlaunchConfig, CUmodule,
 };
-use rgpu_case::{ErrorClass, Launch};
+use rgpu_case::{ErrorClass, LaunchShape};
 use std::ffi::{CString, c_int, c_void};
 use std::path::Path;
 
@@ -167,7 +167,7 @@ impl Function<'_> {
     /// needs.
     pub(crate) fn prepare(
         &self,
-        launch: &Launch,
+        launch: &LaunchShape,
         args: &KernelArgs,
         expected_failures: ExpectedFailures,
     ) -> Result<()> {
@@ -216,7 +216,7 @@ impl Function<'_> {
     }
 
     /// Enqueues a launch and returns without waiting for it.
-    pub(crate) fn launch(&self, launch: &Launch, args: &KernelArgs) -> Result<()> {
+    pub(crate) fn launch(&self, launch: &LaunchShape, args: &KernelArgs) -> Result<()> {
         let Gpu { driver, stream, .. } = *self.gpu;
         let [gx, gy, gz] = launch.grid;
         let [bx, by, bz] = launch.block;

@@ -8,7 +8,7 @@
 //! proves nothing.
 
 use super::Session;
-use super::session::{DeviceCase, PreparedTarget, Target};
+use super::session::{DeviceCase, LaunchTarget, PreparedTarget};
 use crate::compare::OutputPair;
 use crate::cuda::ExpectedFailures;
 use crate::fault::{Fault, Result};
@@ -42,7 +42,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     first.map_or(Ok(()), Err)
 }
 
-fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<GuardReport> {
+fn guard(session: &Session<'_>, target: &LaunchTarget<'_>, case: &Case) -> Result<GuardReport> {
     let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, GUARD_BYTES)?;

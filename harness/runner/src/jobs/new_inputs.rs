@@ -15,7 +15,7 @@ use crate::cuda::{Buffer, ExpectedFailures, Function, Gpu, KernelArgs, Module};
 use crate::fault::Result;
 use crate::generate;
 use crate::host_case::HostCase;
-use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
+use rgpu_case::{Arg, Case, Dtype, Init, LaunchShape, Role};
 
 /// Kernels of ours around a timed call: one writes new inputs, one checks the outputs.
 pub(super) const TIMED_CALL_PTX: &str = include_str!("../cuda/timed_call.ptx");
@@ -101,15 +101,15 @@ impl<'w> InputGenerator<'w> {
         ])
     }
 
-    fn launch(&self) -> Launch {
+    fn launch(&self) -> LaunchShape {
         gpu_filling_launch(self.gpu)
     }
 }
 
 /// A launch shape that fills the GPU, for kernels that stride over their elements.
-pub(super) fn gpu_filling_launch(gpu: &Gpu) -> Launch {
+pub(super) fn gpu_filling_launch(gpu: &Gpu) -> LaunchShape {
     let blocks = 8 * gpu.facts.sms.max(1);
-    Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 }
+    LaunchShape { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 }
 }
 
 /// Whether an argument's contents may be replaced by another random draw.

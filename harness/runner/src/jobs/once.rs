@@ -1,7 +1,7 @@
 //! `once`: warm-up, then one launch per case in the range `timed`, for profiling tools.
 
 use super::Session;
-use super::session::{DeviceCase, Target};
+use super::session::{DeviceCase, LaunchTarget};
 use crate::cuda::ExpectedFailures;
 use crate::fault::Result;
 use crate::report_writer::print_progress;
@@ -16,7 +16,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     Ok(())
 }
 
-fn launch_once(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<()> {
+fn launch_once(session: &Session<'_>, target: &LaunchTarget<'_>, case: &Case) -> Result<()> {
     let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;

@@ -11,7 +11,7 @@ use crate::compare::OutputPair;
 use crate::cuda::{Buffer, ExpectedFailures, Function, KernelArgs, Module};
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
-use rgpu_case::{ErrorClass, Launch};
+use rgpu_case::{ErrorClass, LaunchShape};
 
 const COUNT_DIFFERENCES_PTX: &str = include_str!("../cuda/count_differences.ptx");
 
@@ -72,8 +72,12 @@ impl<'w> OutputWatch<'w> {
     /// Enqueues the comparison of the current outputs.
     pub(super) fn enqueue_comparison(&self) -> Result<()> {
         let blocks = 2 * self.session.gpu.facts.sms.max(1);
-        let launch =
-            Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 };
+        let launch = LaunchShape {
+            grid: [blocks, 1, 1],
+            block: [256, 1, 1],
+            cluster: None,
+            dynamic_shared: 0,
+        };
         for (i, expected) in &self.expected_on_gpu {
             let Some((_, buffer)) = self.device.tensors().find(|(at, _)| at == i) else { continue };
             let args = KernelArgs::new(vec![

@@ -19,7 +19,7 @@ use super::time::{
     MAX_BATCH, TimedCase, batch_size, event_overhead_ns, flush_bytes, prepare_target,
 };
 use crate::cli::{Clock, UnfitHost};
-use crate::cuda::{Buffer, Event};
+use crate::cuda::{Buffer, CudaEvent};
 use crate::fault::{Fault, Result, bad_case};
 use crate::file;
 use crate::host_case::HostCase;
@@ -145,7 +145,7 @@ fn sample(
     let plan = &session.input.spec.timing;
     let mut events = Vec::new();
     for _ in 0..MAX_BATCH {
-        events.push((Event::new(&session.gpu)?, Event::new(&session.gpu)?));
+        events.push((CudaEvent::new(&session.gpu)?, CudaEvent::new(&session.gpu)?));
     }
     let overhead_ns = if clock == Clock::Events { event_overhead_ns(&events[0])? } else { None };
     let mut samplings = [Sampling::start(plan), Sampling::start(plan)];
@@ -206,7 +206,7 @@ fn time_by_events(
     session: &Session<'_>,
     sides: [&TimedCase<'_>; 2],
     order: &[usize],
-    events: &[(Event<'_>, Event<'_>)],
+    events: &[(CudaEvent<'_>, CudaEvent<'_>)],
 ) -> Result<(Vec<f64>, Option<ClockReading>)> {
     let events = &events[..order.len()];
     for ((start, end), side) in events.iter().zip(order) {

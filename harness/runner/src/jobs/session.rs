@@ -12,7 +12,7 @@ use crate::library::{EntryLibrary, EntryState};
 use crate::nvml::Nvml;
 use crate::poison::Poison;
 use crate::report_writer::ReportWriter;
-use rgpu_case::{Case, EntryPoint, ErrorClass, Launch, Phase, Role};
+use rgpu_case::{Case, EntryPoint, ErrorClass, LaunchShape, Phase, Role};
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Instant;
@@ -66,20 +66,22 @@ impl<'a> Session<'a> {
         Err(Fault::new(ErrorClass::HostUnfit, text))
     }
 
-    pub(crate) fn load_own_target(&self) -> Result<Target<'_>> {
+    pub(crate) fn load_own_target(&self) -> Result<LaunchTarget<'_>> {
         self.load_target(self.input)
     }
 
     /// Loads the kernel or host library of an input into this device's context.
-    pub(crate) fn load_target(&self, input: &Input) -> Result<Target<'_>> {
+    pub(crate) fn load_target(&self, input: &Input) -> Result<LaunchTarget<'_>> {
         let _ranges = self.report.enter_phase(Phase::Setup, None)?;
         let folder = &input.folder;
         Ok(match &input.spec.entry {
             EntryPoint::Device { module, function } => {
                 let module = Module::load(&self.gpu, &folder.join(module))?;
-                Target::Device(module.function(function)?)
+                LaunchTarget::Device(module.function(function)?)
             }
-            EntryPoint::Host { library } => Target::Host(EntryLibrary::open(library, folder)?),
+            EntryPoint::Host { library } => {
+                LaunchTarget::Host(EntryLibrary::open(library, folder)?)
+            }
             // `input::read` refuses a Python entry.
             EntryPoint::Python(_) => return Err(bad_case("the runner cannot run Python")),
         })
@@ -92,18 +94,18 @@ impl<'a> Session<'a> {
 }
 
 /// The kernel or host library to run, loaded.
-pub(crate) enum Target<'g> {
+pub(crate) enum LaunchTarget<'g> {
     Device(Function<'g>),
     Host(EntryLibrary),
 }
 
 /// A target bound to a case in device memory.
 pub(crate) enum PreparedTarget<'t> {
-    Device { function: &'t Function<'t>, launch: Launch, args: KernelArgs },
+    Device { function: &'t Function<'t>, launch: LaunchShape, args: KernelArgs },
     Host { state: EntryState<'t>, gpu: &'t Gpu },
 }
 
-impl<'t> Target<'t> {
+impl<'t> LaunchTarget<'t> {
     /// Binds the target. Also returns the nanoseconds of `rgpu_prepare`; `None` for a kernel.
     pub(crate) fn prepare(
         &'t self,
@@ -112,11 +114,11 @@ impl<'t> Target<'t> {
         expected_failures: ExpectedFailures,
     ) -> Result<(PreparedTarget<'t>, Option<f64>)> {
         match self {
-            Target::Device(function) => {
+            LaunchTarget::Device(function) => {
                 let launch = device.host.case.launch.as_ref();
                 Ok((bind_kernel(function, launch, device, expected_failures)?, None))
             }
-            Target::Host(library) => {
+            LaunchTarget::Host(library) => {
                 let case = AbiCase::new(device.host.case, &device.addresses());
                 gpu.synchronize()?;
                 let start = Instant::now();
@@ -132,7 +134,7 @@ impl<'t> Target<'t> {
 /// Binds a kernel to a case.
 pub(crate) fn bind_kernel<'t>(
     function: &'t Function<'t>,
-    launch: Option<&Launch>,
+    launch: Option<&LaunchShape>,
     device: &DeviceCase<'_>,
     expected_failures: ExpectedFailures,
 ) -> Result<PreparedTarget<'t>> {

@@ -18,11 +18,11 @@
 use super::Session;
 use super::cooling::wait_until_cool;
 use super::output_watch::{OutputWatch, wrong_result};
-use super::session::{DeviceCase, PreparedTarget, Target};
+use super::session::{DeviceCase, LaunchTarget, PreparedTarget};
 use super::time_new_inputs::NewInputsCase;
 use super::verify::{DeviceReference, reference_on_device};
 use crate::cli::{Clock, UnfitHost};
-use crate::cuda::{Buffer, Event, ExpectedFailures};
+use crate::cuda::{Buffer, CudaEvent, ExpectedFailures};
 use crate::fault::Result;
 use crate::host_case::HostCase;
 use crate::host_warnings;
@@ -113,7 +113,7 @@ struct TimingTerms {
 /// Times calls with their own data each, compared with the reference on the GPU.
 fn time_on_new_data(
     session: &Session<'_>,
-    target: &Target<'_>,
+    target: &LaunchTarget<'_>,
     flush: Option<&Buffer<'_>>,
     reference: &DeviceReference<'_>,
     case: &Case,
@@ -136,7 +136,7 @@ fn time_on_new_data(
 /// Times calls on two sets of data, compared with the first call on the same set.
 fn time_on_two_sets(
     session: &Session<'_>,
-    target: &Target<'_>,
+    target: &LaunchTarget<'_>,
     flush: Option<&Buffer<'_>>,
     case: &Case,
     terms: TimingTerms,
@@ -215,7 +215,7 @@ fn start_output_watches<'w>(
 
 pub(super) fn prepare_target<'t>(
     session: &'t Session<'_>,
-    target: &'t Target<'_>,
+    target: &'t LaunchTarget<'_>,
     device: &DeviceCase<'_>,
 ) -> Result<(PreparedTarget<'t>, Option<f64>)> {
     target.prepare(&session.gpu, device, ExpectedFailures::Allowed)
@@ -292,7 +292,7 @@ impl TimedCase<'_> {
     /// takes by the host's clock.
     fn measure_whole_calls(&self) -> Result<(bool, f64)> {
         let gpu = &self.session.gpu;
-        let (start, end) = (Event::new(gpu)?, Event::new(gpu)?);
+        let (start, end) = (CudaEvent::new(gpu)?, CudaEvent::new(gpu)?);
         let (mut took, mut late, mut call_times_ns) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..LATE_CALLS {
             self.device.restore_inout()?;
@@ -347,7 +347,7 @@ impl SampledForms<'_, '_> {
         let gpu = &session.gpu;
         let mut pairs = Vec::new();
         for _ in 0..MAX_BATCH {
-            pairs.push((Event::new(gpu)?, Event::new(gpu)?));
+            pairs.push((CudaEvent::new(gpu)?, CudaEvent::new(gpu)?));
         }
         let overhead_ns = event_overhead_ns(&pairs[0])?;
         let mut sampling = Sampling::start(&session.input.spec.timing);
@@ -454,7 +454,9 @@ pub(super) fn batch_size(remaining: usize, typical_ns: Option<f64>) -> usize {
 }
 
 /// The median time of empty pairs of events, in nanoseconds.
-pub(super) fn event_overhead_ns((start, end): &(Event<'_>, Event<'_>)) -> Result<Option<f64>> {
+pub(super) fn event_overhead_ns(
+    (start, end): &(CudaEvent<'_>, CudaEvent<'_>),
+) -> Result<Option<f64>> {
     let mut samples = Vec::new();
     for _ in 0..EMPTY_PAIRS {
         start.record()?;

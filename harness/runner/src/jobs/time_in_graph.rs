@@ -18,9 +18,9 @@
 
 use super::Session;
 use super::output_watch::OutputWatch;
-use super::session::{DeviceCase, Target};
+use super::session::{DeviceCase, LaunchTarget};
 use super::time::prepare_target;
-use crate::cuda::{Buffer, Event, Graph};
+use crate::cuda::{Buffer, CudaEvent, Graph};
 use crate::fault::{Fault, Result};
 use crate::report_writer::print_progress;
 use crate::sampling::{Sampling, describe_samples};
@@ -37,7 +37,7 @@ const MAX_BATCH: usize = 8;
 const MAX_SECONDS: f64 = 1.0;
 
 /// Times the cases whose calls are short enough, by the median that the report has of them.
-pub(super) fn run(session: &Session<'_>, target: &Target<'_>, flush: Option<&Buffer<'_>>) {
+pub(super) fn run(session: &Session<'_>, target: &LaunchTarget<'_>, flush: Option<&Buffer<'_>>) {
     for case in &session.input.spec.cases {
         if !is_short(session, case) {
             continue;
@@ -77,7 +77,7 @@ fn is_short(session: &Session<'_>, case: &Case) -> bool {
 
 fn time_case(
     session: &Session<'_>,
-    target: &Target<'_>,
+    target: &LaunchTarget<'_>,
     flush: Option<&Buffer<'_>>,
     case: &Case,
 ) -> Result<GraphTiming> {
@@ -127,7 +127,7 @@ fn replay(
         TimingPlan { iters: None, max_seconds: plan.max_seconds.min(MAX_SECONDS), ..plan.clone() };
     let mut events = Vec::new();
     for _ in 0..MAX_BATCH {
-        let event = || Event::new(&session.gpu);
+        let event = || CudaEvent::new(&session.gpu);
         events.push([event()?, event()?, event()?]);
     }
     let _ranges = session.report.enter_phase(Phase::Timed, Some(case))?;

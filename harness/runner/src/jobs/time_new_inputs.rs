@@ -15,13 +15,13 @@
 use super::Session;
 use super::check::Check;
 use super::new_inputs::{InputGenerator, fixed_inputs};
-use super::session::{DeviceCase, PreparedTarget, Target};
+use super::session::{DeviceCase, LaunchTarget, PreparedTarget};
 use super::time::{
     LATE_FRACTION, LATE_NS, TimedCase, batch_size, event_overhead_ns, prepare_target,
 };
 use super::verify::DeviceReference;
 use crate::cli::Clock;
-use crate::cuda::{Buffer, Event};
+use crate::cuda::{Buffer, CudaEvent};
 use crate::fault::Result;
 use crate::sampling::Sampling;
 use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
@@ -30,7 +30,7 @@ use std::time::Instant;
 /// One case, ready to be timed with new inputs for each call.
 pub(super) struct NewInputsCase<'w> {
     session: &'w Session<'w>,
-    target: &'w Target<'w>,
+    target: &'w LaunchTarget<'w>,
     device: &'w DeviceCase<'w>,
     flush: Option<&'w Buffer<'w>>,
     inputs: InputGenerator<'w>,
@@ -49,7 +49,7 @@ struct ClockSamples {
 impl<'w> NewInputsCase<'w> {
     pub(super) fn new(
         session: &'w Session<'w>,
-        target: &'w Target<'w>,
+        target: &'w LaunchTarget<'w>,
         reference: &'w DeviceReference<'w>,
         device: &'w DeviceCase<'w>,
         flush: Option<&'w Buffer<'w>>,
@@ -105,7 +105,7 @@ impl<'w> NewInputsCase<'w> {
         calls_before: u64,
     ) -> Result<(PreparedTarget<'w>, ClockSamples)> {
         let gpu = &self.session.gpu;
-        let pair = (Event::new(gpu)?, Event::new(gpu)?);
+        let pair = (CudaEvent::new(gpu)?, CudaEvent::new(gpu)?);
         let (start, end) = &pair;
         let overhead_ns = match clock {
             Clock::Events => event_overhead_ns(&pair)?,

@@ -6,7 +6,7 @@
 //! GPU. The result of each case goes to the report.
 
 use super::Session;
-use super::session::{DeviceCase, Target, bind_kernel};
+use super::session::{DeviceCase, LaunchTarget, bind_kernel};
 use crate::abi::AbiCase;
 use crate::compare::{OutputPair, passes};
 use crate::cuda::{ExpectedFailures, Function, Module};
@@ -22,7 +22,7 @@ use rgpu_case::{
 use std::time::Instant;
 
 /// The source of the expected outputs.
-enum Expected<'g> {
+enum ExpectedOutputs<'g> {
     Nothing,
     Host(ReferenceLibrary),
     Device(DeviceReference<'g>),
@@ -42,13 +42,13 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     let target = session.load_own_target()?;
     let folder = &session.input.folder;
     let expected = match (&session.input.spec.reference, reference_on_device(session)?) {
-        (_, Some(reference)) => Expected::Device(reference),
+        (_, Some(reference)) => ExpectedOutputs::Device(reference),
         (Some(Reference::HostLibrary(function)), None) => {
-            Expected::Host(ReferenceLibrary::open(function, folder)?)
+            ExpectedOutputs::Host(ReferenceLibrary::open(function, folder)?)
         }
         _ => {
             session.report.add_gap("the kernel has no reference: its values were not checked");
-            Expected::Nothing
+            ExpectedOutputs::Nothing
         }
     };
     let mut wrong = None;
@@ -93,8 +93,8 @@ pub(super) fn reference_on_device<'g>(
 
 fn verify(
     session: &Session<'_>,
-    target: &Target<'_>,
-    expected: &Expected<'_>,
+    target: &LaunchTarget<'_>,
+    expected: &ExpectedOutputs<'_>,
     case: &Case,
 ) -> Result<Correctness> {
     let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
@@ -118,9 +118,9 @@ fn verify(
     drop(prepared);
 
     let expected_outputs = match expected {
-        Expected::Nothing => None,
-        Expected::Host(library) => Some(host_reference(session, library, &host)?),
-        Expected::Device(reference) => {
+        ExpectedOutputs::Nothing => None,
+        ExpectedOutputs::Host(library) => Some(host_reference(session, library, &host)?),
+        ExpectedOutputs::Device(reference) => {
             let (outputs, ns) = device_reference(session, reference, &host)?;
             session.report.update_case(&case.name, |report| report.reference_ns = Some(ns));
             Some(outputs)

@@ -44,7 +44,7 @@ const SMALL_READ_INTERVAL: Duration = Duration::from_millis(2);
 /// Reads below this size count as small.
 const SMALL_READ_BYTES: usize = 32 << 10;
 
-pub(crate) struct Launch<'a> {
+pub(crate) struct ProgramLaunch<'a> {
     pub(crate) program: &'a Path,
     pub(crate) args: &'a [String],
     pub(crate) env: &'a Environment,
@@ -79,7 +79,7 @@ struct Pipe {
 }
 
 /// A program that is to be stopped, while its tool continues.
-struct Stopping<'a> {
+struct StopSequence<'a> {
     spare: &'a [String],
     /// When the next signal is sent.
     due: Instant,
@@ -87,7 +87,7 @@ struct Stopping<'a> {
     started: bool,
 }
 
-struct Running {
+struct RunningProgram {
     pid: i32,
     /// `None` on kernels without pidfds; waits are then short, to poll the child.
     pidfd: Option<OwnedFd>,
@@ -110,7 +110,7 @@ impl Supervisor {
     pub(crate) fn run_program(
         &mut self,
         step: &Step,
-        launch: &Launch<'_>,
+        launch: &ProgramLaunch<'_>,
         secrets: &BTreeMap<String, String>,
     ) -> Result<io::Result<ProgramResult>, EarlyEnd> {
         let start = Instant::now();
@@ -122,7 +122,7 @@ impl Supervisor {
         };
         running.watchdog = self.watchdog.as_ref().map(WatchdogProcess::pid);
         let mut timed_out = false;
-        let mut stopping = launch.stop.map(|stop| Stopping::new(stop, start));
+        let mut stopping = launch.stop.map(|stop| StopSequence::new(stop, start));
         let mut hang = None;
         while running.status.is_none() {
             if let Err(early_end) = self.check_stop() {
@@ -155,7 +155,7 @@ impl Supervisor {
                 if until_hung.is_zero() {
                     let text = self.describe_hang(limits, running.watchdog, launch.env)?;
                     hang = Some(text);
-                    stopping = Some(Stopping::now(&limits.spare));
+                    stopping = Some(StopSequence::now(&limits.spare));
                 }
             }
             let until_signal =
@@ -193,7 +193,7 @@ impl Supervisor {
     fn pump(
         &mut self,
         step: &Step,
-        running: &mut Running,
+        running: &mut RunningProgram,
         limit: Duration,
     ) -> Result<(), EarlyEnd> {
         let has_input = running.stdin.is_some() && self.clients.stdin().has_bytes();
@@ -243,7 +243,7 @@ impl Supervisor {
     }
 
     /// Reads what the pipes hold now, but not endless output of a daemon.
-    fn drain(&mut self, step: &Step, running: &mut Running) -> Result<(), EarlyEnd> {
+    fn drain(&mut self, step: &Step, running: &mut RunningProgram) -> Result<(), EarlyEnd> {
         for pipe in &mut running.pipes {
             let mut taken = 0;
             while taken <= PIPE_BYTES {
@@ -335,7 +335,11 @@ impl Supervisor {
     }
 
     /// Flushes the maskers, and reports how much output was dropped.
-    fn finish_streams(&mut self, step: &Step, running: &mut Running) -> Result<(), EarlyEnd> {
+    fn finish_streams(
+        &mut self,
+        step: &Step,
+        running: &mut RunningProgram,
+    ) -> Result<(), EarlyEnd> {
         for pipe in &mut running.pipes {
             let rest = pipe.masker.finish();
             self.record_output(step, pipe, &rest)?;
@@ -345,7 +349,7 @@ impl Supervisor {
     }
 
     /// Writes a piece of standard input to the program.
-    fn feed(&mut self, running: &mut Running) -> Result<(), EarlyEnd> {
+    fn feed(&mut self, running: &mut RunningProgram) -> Result<(), EarlyEnd> {
         let mut piece = [0; 64 << 10];
         let n = self.clients.stdin().peek(&mut piece)?;
         let Some(stdin) = &mut running.stdin else { return Ok(()) };
@@ -364,7 +368,7 @@ impl Supervisor {
     fn end_tree(
         &mut self,
         step: &Step,
-        running: &mut Running,
+        running: &mut RunningProgram,
         signals: &[Signal],
     ) -> Result<(), EarlyEnd> {
         let left = process::end_descendants(running.watchdog, signals, |limit| {
@@ -386,13 +390,13 @@ impl Supervisor {
     }
 }
 
-impl Running {
+impl RunningProgram {
     fn is_over_limit(&self) -> bool {
         self.pipes.iter().any(|pipe| pipe.is_over_limit)
     }
 }
 
-impl<'a> Stopping<'a> {
+impl<'a> StopSequence<'a> {
     fn new(stop: &'a Stop, start: Instant) -> Self {
         let due = start + Duration::from_secs(stop.after_s);
         let signals = [Signal::INT, Signal::TERM, Signal::KILL].iter();
@@ -421,7 +425,7 @@ impl<'a> Stopping<'a> {
     }
 }
 
-fn reap(running: &mut Running) {
+fn reap(running: &mut RunningProgram) {
     let (pid, status) = (running.pid, &mut running.status);
     running.children = process::reap(|(ended, how)| {
         if ended == pid {
@@ -439,7 +443,11 @@ fn reap(running: &mut Running) {
     }
 }
 
-fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result<Running> {
+fn start_program(
+    step: &Step,
+    launch: &ProgramLaunch<'_>,
+    masker: Masker,
+) -> io::Result<RunningProgram> {
     let (mut command, terminal) = match step.stdin {
         plan::Stdin::Terminal { rows, cols } => {
             let (command, terminal) = terminal::command(launch.program, rows, cols)?;
@@ -488,7 +496,7 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
         .transpose()?;
     // From here on, `reap` collects the child together with all other descendants.
     drop(child);
-    Ok(Running {
+    Ok(RunningProgram {
         pid,
         pidfd,
         status: None,

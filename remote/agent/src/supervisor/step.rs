@@ -6,7 +6,7 @@ use std::path::Path;
 use rgpu_protocol::event::StartError;
 use rgpu_protocol::{EventBody, Rung, RungRecord, Step};
 
-use super::rung::Launch;
+use super::rung::ProgramLaunch;
 use super::rung_verdict::{RungVerdict, judge, not_run};
 use super::{EarlyEnd, Supervisor, environment};
 
@@ -98,7 +98,7 @@ impl Supervisor {
             let message = format!("no folder `{}`: {e}", rung.cwd);
             return Ok((start_failed(step, rung, argv, message, None), RungVerdict::Next));
         }
-        let launch = Launch {
+        let launch = ProgramLaunch {
             program: &program,
             args: &argv[1..],
             env: &env,

@@ -5,7 +5,7 @@
 //! exactly one group left, these two are joined: the new version of a kernel often has a new name.
 
 use rgpu_model::comparison::JoinedBy;
-use rgpu_model::comparison::{Geometry, Unmatched};
+use rgpu_model::comparison::{Geometry, UnmatchedKernel};
 use rgpu_model::{Launch, Profile};
 
 /// All launches of one kernel with one geometry.
@@ -63,9 +63,9 @@ impl LaunchGroup<'_> {
         order[(order.len() - 1) / 2]
     }
 
-    pub(super) fn unmatched(&self) -> Unmatched {
+    pub(super) fn unmatched(&self) -> UnmatchedKernel {
         let durations = self.durations();
-        Unmatched {
+        UnmatchedKernel {
             kernel: self.kernel.to_owned(),
             geometry: self.geometry,
             launches: self.launches.len() as u64,

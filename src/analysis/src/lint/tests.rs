@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use super::*;
-use rgpu_import::{Imported, ncu, nsys, nvtx};
+use rgpu_import::{ImportedArtifact, ncu, nsys, nvtx};
 use rgpu_model::Sidecars;
 
 fn fixture(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures").join(path)
 }
 
-fn found(imported: Imported) -> Vec<String> {
+fn found(imported: ImportedArtifact) -> Vec<String> {
     let (mut profile, mut sidecars) = (Profile::default(), Sidecars::default());
     imported.add_to(&mut profile, &mut sidecars);
     let findings = lint(&profile, sidecars.trace.as_ref());

@@ -6,7 +6,9 @@ use serde_json::json;
 
 use super::*;
 use crate::dashboard::{FailedHostTry, HealthLevel, HostState, RunningRun};
-use rgpu_work::loops::{AwaitedAnswer, Heartbeat, IterationRecord, LoopMode, LoopTarget, Metric};
+use rgpu_work::loops::{
+    AwaitedAnswer, Heartbeat, IterationRecord, LoopMetric, LoopMode, LoopTarget,
+};
 use rgpu_work::queue::Entry;
 
 fn shown(data: &TopData, tab: Tab, scroll: usize) -> String {
@@ -165,7 +167,7 @@ fn sample() -> TopData {
         nonce: None,
         awaited: None,
         target: LoopTarget {
-            metric: Metric::GmeanUs,
+            metric: LoopMetric::GmeanUs,
             threshold: Some(30.0),
             best: Some(40.0),
             reached: false,

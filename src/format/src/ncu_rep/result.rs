@@ -122,7 +122,7 @@ impl Dim3 {
 
 /// The facts that only a kernel launch has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Launch<'a> {
+pub struct NcuLaunch<'a> {
     /// The mangled name, which is the symbol in the cubin.
     pub mangled_name: Cow<'a, str>,
     /// The name without arguments and template parameters, which `-k NAME` matches.
@@ -154,7 +154,7 @@ pub struct NcuResult<'a> {
     strings: Strings<'a>,
     /// Its metrics, once the report has been checked.
     metrics: &'a [MetricPosition],
-    launch: Launch<'a>,
+    launch: NcuLaunch<'a>,
     references: Vec<u64>,
     creation_time: u64,
 }
@@ -183,7 +183,7 @@ impl<'a> NcuResult<'a> {
             message,
             strings,
             metrics: &[],
-            launch: Launch::default(),
+            launch: NcuLaunch::default(),
             references: Vec::new(),
             creation_time: 0,
         };
@@ -255,7 +255,7 @@ impl<'a> NcuResult<'a> {
     }
 
     /// The launch; only for kernels.
-    pub fn launch(&self) -> Option<&Launch<'a>> {
+    pub fn launch(&self) -> Option<&NcuLaunch<'a>> {
         (self.kind == ResultKind::Kernel).then_some(&self.launch)
     }
 

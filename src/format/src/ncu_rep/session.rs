@@ -129,7 +129,7 @@ pub struct Executable {
 /// `ProfilerSettings`: 1 NVTX, 2 and 3 start and stop, 4 activity, 5 filters, 6 others, 7 sections,
 /// 8 clock control, 9 warp sampling, 10 and up not identified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct SessionSettings {
     /// Whether NVTX was enabled.
     pub nvtx: Option<bool>,
     /// The activity, by ncu's name.
@@ -142,9 +142,9 @@ pub struct Settings {
     pub other: Vec<(u32, String)>,
 }
 
-impl Settings {
+impl SessionSettings {
     fn read(message: Message<'_>, notes: &mut Notes) -> Self {
-        let mut settings = Settings::default();
+        let mut settings = SessionSettings::default();
         notes.walk(message, "profiler settings", |_, field| match field.number {
             1 => field.varint().map(|on| settings.nvtx = Some(on != 0)),
             4 => field.text().map(|text| settings.activity = text.into_owned()),
@@ -185,7 +185,7 @@ pub struct Session {
     /// The program that was profiled, with its arguments.
     pub executable: Executable,
     /// The options that ncu ran with.
-    pub settings: Settings,
+    pub settings: SessionSettings,
     /// The full command line of the tool. Private.
     pub command_line: String,
 }
@@ -216,7 +216,9 @@ impl Session {
                 keep(&mut self.versions, (provider, version));
             }),
             9 => field.message().map(|message| self.executable = executable(message, notes)),
-            10 => field.message().map(|message| self.settings = Settings::read(message, notes)),
+            10 => {
+                field.message().map(|message| self.settings = SessionSettings::read(message, notes))
+            }
             11 => field.text().map(|text| self.command_line = text.into_owned()),
             _ => None,
         });

@@ -1,7 +1,7 @@
 //! Reads the file's sections and the chunks of events.
 
 use super::NsysRepError;
-use super::event::{self, Event, EventTable};
+use super::event::{self, EventTable, NsysEvent};
 use super::session;
 use crate::in_order;
 use crate::memory::MemoryBudget;
@@ -239,7 +239,7 @@ impl<'a> NsysReport<'a> {
         &self,
         index: &EventIndex,
         table: EventTable,
-        pick: impl Fn(Event) -> Option<T> + Sync,
+        pick: impl Fn(NsysEvent) -> Option<T> + Sync,
         each: impl FnMut(T),
     ) -> Result<(), NsysRepError> {
         let chunks: Vec<&Chunk<'_>> = self.chunks_of(index, table).collect();
@@ -263,7 +263,7 @@ impl<'a> NsysReport<'a> {
         index: &EventIndex,
         table: EventTable,
         most: u64,
-        mut each: impl FnMut(Event),
+        mut each: impl FnMut(NsysEvent),
     ) -> Result<(), NsysRepError> {
         let mut seen = 0;
         for chunk in self.chunks_of(index, table) {
@@ -332,7 +332,7 @@ impl<'a> NsysReport<'a> {
     /// # Errors
     /// [`NsysRepError::Chunk`] for a chunk that cannot be unpacked, after `each` got the events of
     /// the chunks before it.
-    pub fn events(&self, mut each: impl FnMut(Event)) -> Result<u64, NsysRepError> {
+    pub fn events(&self, mut each: impl FnMut(NsysEvent)) -> Result<u64, NsysRepError> {
         let mut count = 0;
         for chunk in &self.chunks {
             count += chunk.events(&mut each)?;
@@ -347,7 +347,7 @@ impl Chunk<'_> {
     }
 
     /// Passes the chunk's events to `each`; returns their number.
-    fn events(&self, mut each: impl FnMut(Event)) -> Result<u64, NsysRepError> {
+    fn events(&self, mut each: impl FnMut(NsysEvent)) -> Result<u64, NsysRepError> {
         self.each(|message| {
             each(event::read(message)?);
             Ok(())
@@ -369,7 +369,11 @@ impl Chunk<'_> {
     }
 
     /// Passes the chunk's events of one table to `each`.
-    fn each_of(&self, table: EventTable, mut each: impl FnMut(Event)) -> Result<(), NsysRepError> {
+    fn each_of(
+        &self,
+        table: EventTable,
+        mut each: impl FnMut(NsysEvent),
+    ) -> Result<(), NsysRepError> {
         self.each(|message| {
             event::read_of(message, table)?.into_iter().for_each(&mut each);
             Ok(())

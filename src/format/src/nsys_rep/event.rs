@@ -7,7 +7,7 @@ use crate::wire::{Field, Message, WireError};
 
 /// An event of a report, in the form of nsys's own sqlite export.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum NsysEvent {
     /// A kernel that ran on a GPU.
     Kernel(Kernel),
     /// A copy that a GPU made.
@@ -28,12 +28,12 @@ pub enum Event {
     Other(u64),
 }
 
-impl Event {
+impl NsysEvent {
     /// Heap bytes of the event's texts.
     pub(super) fn text_bytes(&self) -> usize {
         match self {
-            Event::Nvtx(NvtxEvent { text: Some(text), .. }) => text.len(),
-            Event::Diagnostic(diagnostic) => diagnostic.text.len(),
+            NsysEvent::Nvtx(NvtxEvent { text: Some(text), .. }) => text.len(),
+            NsysEvent::Diagnostic(diagnostic) => diagnostic.text.len(),
             _ => 0,
         }
     }
@@ -122,7 +122,10 @@ pub(super) fn table_of(message: Message<'_>) -> Result<Option<EventTable>, WireE
 }
 
 /// The event, if that table has it. Of other events no more is read than tells the table.
-pub(super) fn read_of(message: Message<'_>, table: EventTable) -> Result<Option<Event>, WireError> {
+pub(super) fn read_of(
+    message: Message<'_>,
+    table: EventTable,
+) -> Result<Option<NsysEvent>, WireError> {
     let (kind, Some((number, body))) = body(message)? else { return Ok(None) };
     Ok(match (number, table) {
         (102, EventTable::Nvtx) => Some(nvtx(body)?),
@@ -137,13 +140,13 @@ pub(super) fn read_of(message: Message<'_>, table: EventTable) -> Result<Option<
     })
 }
 
-pub(super) fn read(message: Message<'_>) -> Result<Event, WireError> {
+pub(super) fn read(message: Message<'_>) -> Result<NsysEvent, WireError> {
     match body(message)? {
         (_, Some((102, message))) => nvtx(message),
         (_, Some((107, message))) => GpuWork::read(message)?.event(),
         (kind, Some((108, message))) => Ok(api_call(&Numbers::read(message)?, kind)),
         (_, Some((110, message))) => diagnostic(message),
-        (kind, _) => Ok(Event::Other(kind)),
+        (kind, _) => Ok(NsysEvent::Other(kind)),
     }
 }
 
@@ -164,7 +167,7 @@ fn body(message: Message<'_>) -> Result<EventBody<'_>, WireError> {
     Ok((kind, body))
 }
 
-fn nvtx(message: Message<'_>) -> Result<Event, WireError> {
+fn nvtx(message: Message<'_>) -> Result<NsysEvent, WireError> {
     let numbers = Numbers::read(message)?;
     let mut text = None;
     for field in message.fields() {
@@ -173,7 +176,7 @@ fn nvtx(message: Message<'_>) -> Result<Event, WireError> {
             text = field.text().map(|text| text.into_owned());
         }
     }
-    Ok(Event::Nvtx(NvtxEvent {
+    Ok(NsysEvent::Nvtx(NvtxEvent {
         kind: NvtxKind::from_number(numbers.int_or_zero(1)),
         start_ns: numbers.int_or_zero(2),
         end_ns: numbers.int(10),
@@ -219,22 +222,22 @@ impl<'a> GpuWork<'a> {
         }
     }
 
-    fn event(self) -> Result<Event, WireError> {
+    fn event(self) -> Result<NsysEvent, WireError> {
         let GpuWork { numbers, detail } = self;
         let Some((number, detail)) = detail else {
-            return Ok(Event::OtherGpuWork(numbers.unsigned(7).unwrap_or(0)));
+            return Ok(NsysEvent::OtherGpuWork(numbers.unsigned(7).unwrap_or(0)));
         };
         gpu_event(&numbers, number, detail)
     }
 }
 
-fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<Event, WireError> {
+fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<NsysEvent, WireError> {
     let detail = Numbers::read(detail)?;
     let (start_ns, end_ns) = (numbers.int_or_zero(1), numbers.int_or_zero(2));
     let (device, stream) = (numbers.small(4), numbers.small(6));
     let (correlation, global_pid) = (numbers.int(3), numbers.int(8));
     Ok(match number {
-        101 => Event::Kernel(Kernel {
+        101 => NsysEvent::Kernel(Kernel {
             start_ns,
             end_ns,
             device,
@@ -256,7 +259,7 @@ fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<Even
         }),
         102 => {
             let kind = CopyKind::from_number(detail.int_or_zero(2));
-            Event::Memcpy(Memcpy {
+            NsysEvent::Memcpy(Memcpy {
                 start_ns,
                 end_ns,
                 bytes: detail.unsigned(1).unwrap_or(0),
@@ -268,7 +271,7 @@ fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<Even
                 global_pid,
             })
         }
-        107 => Event::Graph(GraphLaunch {
+        107 => NsysEvent::Graph(GraphLaunch {
             start_ns,
             end_ns,
             stream,
@@ -276,7 +279,7 @@ fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<Even
             global_pid,
             graph: detail.int(1),
         }),
-        _ => Event::Memset(Memset {
+        _ => NsysEvent::Memset(Memset {
             start_ns,
             end_ns,
             bytes: detail.unsigned(1).unwrap_or(0),
@@ -290,11 +293,11 @@ fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<Even
 }
 
 /// Only calls of the runtime and the driver; the other classes are the profiler's own overhead.
-fn api_call(numbers: &Numbers, kind: u64) -> Event {
+fn api_call(numbers: &Numbers, kind: u64) -> NsysEvent {
     if !matches!(numbers.int_or_zero(6), 0 | 1) {
-        return Event::Other(kind);
+        return NsysEvent::Other(kind);
     }
-    Event::ApiCall(ApiCall {
+    NsysEvent::ApiCall(ApiCall {
         start_ns: numbers.int_or_zero(1),
         end_ns: numbers.int_or_zero(2),
         global_tid: numbers.int(13),
@@ -304,7 +307,7 @@ fn api_call(numbers: &Numbers, kind: u64) -> Event {
     })
 }
 
-fn diagnostic(message: Message<'_>) -> Result<Event, WireError> {
+fn diagnostic(message: Message<'_>) -> Result<NsysEvent, WireError> {
     let mut diagnostic = Diagnostic { at_ns: None, severity: None, text: String::new() };
     for field in message.fields() {
         let field = field?;
@@ -315,5 +318,5 @@ fn diagnostic(message: Message<'_>) -> Result<Event, WireError> {
             _ => {}
         }
     }
-    Ok(Event::Diagnostic(diagnostic))
+    Ok(NsysEvent::Diagnostic(diagnostic))
 }

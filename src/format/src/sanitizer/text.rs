@@ -98,7 +98,7 @@ pub fn read_log(data: &[u8]) -> Log {
     let mut log = Log::default();
     // The record that detail lines belong to. An unknown head becomes a record only with its first
     // detail line.
-    let mut open = Open::Nothing;
+    let mut open = OpenRecord::Nothing;
     let mut offset = 0u64;
     let mut budget = MemoryBudget::for_file(data.len());
     for (raw, number) in data.split(|b| *b == b'\n').zip(1..) {
@@ -133,31 +133,31 @@ pub fn read_log(data: &[u8]) -> Log {
     log
 }
 
-enum Open {
+enum OpenRecord {
     Nothing,
     Record(Box<Record>),
     Unknown { text: String, offset: u64 },
 }
 
-impl Open {
+impl OpenRecord {
     fn close(&mut self, log: &mut Log) {
-        match std::mem::replace(self, Open::Nothing) {
-            Open::Nothing => {}
-            Open::Record(record) => log.records.push(*record),
-            Open::Unknown { text, .. } => log.notes.push(text),
+        match std::mem::replace(self, OpenRecord::Nothing) {
+            OpenRecord::Nothing => {}
+            OpenRecord::Record(record) => log.records.push(*record),
+            OpenRecord::Unknown { text, .. } => log.notes.push(text),
         }
     }
 
     fn detail(&mut self, log: &mut Log, text: &str, offset: u64) {
-        if let Open::Unknown { text, offset } = self {
+        if let OpenRecord::Unknown { text, offset } = self {
             let record = Record::new(RecordKind::Other, Severity::Error, text, *offset);
-            *self = Open::Record(Box::new(record));
+            *self = OpenRecord::Record(Box::new(record));
         }
         match self {
-            Open::Record(record) => details::apply(record, text),
+            OpenRecord::Record(record) => details::apply(record, text),
             // A detail line without a head: its text may still be a known head.
             _ => match heads::read(text.trim_start(), offset) {
-                Some(record) => *self = Open::Record(Box::new(record)),
+                Some(record) => *self = OpenRecord::Record(Box::new(record)),
                 None => log.notes.push(text.trim().to_owned()),
             },
         }
@@ -186,7 +186,7 @@ fn tool_part<'l>(line: &'l str, program_lines: &mut u64) -> Option<&'l str> {
     }
 }
 
-fn head(log: &mut Log, text: &str, offset: u64) -> Open {
+fn head(log: &mut Log, text: &str, offset: u64) -> OpenRecord {
     if text == "COMPUTE-SANITIZER" || text == "CUDA-MEMCHECK" {
         log.banner = true;
     } else if let Some((count, _)) = text
@@ -201,13 +201,13 @@ fn head(log: &mut Log, text: &str, offset: u64) -> Open {
     } else if let Some(kind) = abort(text) {
         log.aborts.push(Abort { kind, text: text.to_owned() });
     } else if let Some(record) = heads::read(text, offset) {
-        return Open::Record(Box::new(record));
+        return OpenRecord::Record(Box::new(record));
     } else if let Some(rest) = text.strip_prefix("Error: ") {
         log.aborts.push(Abort { kind: AbortKind::Other, text: rest.to_owned() });
     } else {
-        return Open::Unknown { text: text.to_owned(), offset };
+        return OpenRecord::Unknown { text: text.to_owned(), offset };
     }
-    Open::Nothing
+    OpenRecord::Nothing
 }
 
 fn summary(text: &str) -> Option<Summary> {

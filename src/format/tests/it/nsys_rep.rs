@@ -1,7 +1,7 @@
 //! Compares the native reader of Nsight Systems reports with nsys's own sqlite of the same report.
 
 use crate::{damage, fixture};
-use rgpu_format::nsys_rep::{Event, EventTable, NsysRepError, NsysReport};
+use rgpu_format::nsys_rep::{EventTable, NsysEvent, NsysRepError, NsysReport};
 use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::NsysSqlite;
 
@@ -17,11 +17,11 @@ fn every_row_equals_the_one_that_nsys_exports() {
         let (mut kernels, mut copies, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         let (mut ranges, mut diagnostics) = (Vec::new(), Vec::new());
         let events = report.events(|event| match event {
-            Event::Kernel(kernel) => kernels.push(kernel),
-            Event::Memcpy(copy) => copies.push(copy),
-            Event::ApiCall(call) => calls.push(call),
-            Event::Nvtx(event) => ranges.push(event),
-            Event::Diagnostic(diagnostic) => diagnostics.push(diagnostic),
+            NsysEvent::Kernel(kernel) => kernels.push(kernel),
+            NsysEvent::Memcpy(copy) => copies.push(copy),
+            NsysEvent::ApiCall(call) => calls.push(call),
+            NsysEvent::Nvtx(event) => ranges.push(event),
+            NsysEvent::Diagnostic(diagnostic) => diagnostics.push(diagnostic),
             _ => {}
         });
         assert_eq!(Some(events.unwrap()), report.stated_events());
@@ -69,22 +69,22 @@ fn each_event_is_in_the_table_of_its_kind() {
         let index = report.index().unwrap();
         assert_eq!(index.events(), count);
         for (table, filled) in tables.into_iter().zip(&mut filled) {
-            let is_of_table = |event: &Event| match event {
-                Event::Kernel(_) => table == Kernel,
-                Event::Memcpy(_) => table == Memcpy,
-                Event::Memset(_) => table == Memset,
-                Event::Graph(_) => table == Graph,
-                Event::ApiCall(_) => table == ApiCall,
-                Event::Nvtx(_) => table == Nvtx,
-                Event::Diagnostic(_) => table == Diagnostic,
-                Event::OtherGpuWork(_) => table == OtherGpuWork,
-                Event::Other(_) => false,
+            let is_of_table = |event: &NsysEvent| match event {
+                NsysEvent::Kernel(_) => table == Kernel,
+                NsysEvent::Memcpy(_) => table == Memcpy,
+                NsysEvent::Memset(_) => table == Memset,
+                NsysEvent::Graph(_) => table == Graph,
+                NsysEvent::ApiCall(_) => table == ApiCall,
+                NsysEvent::Nvtx(_) => table == Nvtx,
+                NsysEvent::Diagnostic(_) => table == Diagnostic,
+                NsysEvent::OtherGpuWork(_) => table == OtherGpuWork,
+                NsysEvent::Other(_) => false,
             };
             let mut found = Vec::new();
             report.events_of(&index, table, Some, |event| found.push(event)).unwrap();
             // Calls of the profiler itself are none of the program.
-            found.retain(|event| !matches!(event, Event::Other(_)));
-            let expected: Vec<Event> = all.iter().filter(|e| is_of_table(e)).cloned().collect();
+            found.retain(|event| !matches!(event, NsysEvent::Other(_)));
+            let expected: Vec<NsysEvent> = all.iter().filter(|e| is_of_table(e)).cloned().collect();
             assert_eq!(found, expected, "{case}: {table:?}");
             *filled += found.len();
         }
@@ -108,7 +108,7 @@ fn a_cut_report_gives_its_whole_chunks_and_its_names_where_the_cut_comes_after_t
     let count = |report: &NsysReport<'_>| {
         let mut kernels = Vec::new();
         let _ = report.events(|event| {
-            if let Event::Kernel(kernel) = event {
+            if let NsysEvent::Kernel(kernel) = event {
                 kernels.push(kernel);
             }
         });

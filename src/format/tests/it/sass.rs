@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// One instruction as nvdisasm prints it.
-struct Printed<'a> {
+struct PrintedLine<'a> {
     offset: u64,
     /// Guard, name and operands.
     text: &'a str,
 }
 
-impl Printed<'_> {
+impl PrintedLine<'_> {
     fn guard(&self) -> Option<&str> {
         self.text.split_whitespace().next().filter(|w| w.starts_with('@'))
     }
@@ -38,7 +38,7 @@ impl Printed<'_> {
 #[derive(Default)]
 struct Section<'a> {
     name: &'a str,
-    lines: Vec<Printed<'a>>,
+    lines: Vec<PrintedLine<'a>>,
     labels: HashMap<&'a str, u64>,
 }
 
@@ -57,7 +57,7 @@ fn sections(listing: &str) -> Vec<Section<'_>> {
             let Ok(offset) = u64::from_str_radix(offset, 16) else { continue };
             let section = all.last_mut().unwrap();
             section.labels.extend(waiting.drain(..).map(|label| (label, offset)));
-            section.lines.push(Printed { offset, text });
+            section.lines.push(PrintedLine { offset, text });
         }
     }
     all
@@ -84,7 +84,7 @@ fn instructions(section: &CodeSection, file: &[u8]) -> Vec<Instruction> {
 
 /// Calls `check` with every instruction of every cubin, its printed form, its section's labels and
 /// its architecture; returns the number of instructions.
-fn every(check: impl Fn(&Instruction, &Printed<'_>, &HashMap<&str, u64>, u32)) -> usize {
+fn every(check: impl Fn(&Instruction, &PrintedLine<'_>, &HashMap<&str, u64>, u32)) -> usize {
     let mut count = 0;
     for path in corpus() {
         let file = std::fs::read(&path).unwrap();

@@ -4,14 +4,18 @@
 
 use std::collections::HashMap;
 
-use crate::{Imported, nsys};
+use crate::{ImportedArtifact, nsys};
 use rgpu_model::Region;
 use rgpu_model::profile::Gap;
 use rgpu_model::timeline::{CopySum, KernelSum, RegionKind};
 
 /// Adds the lists and sums of `reports` to `joined`. `numbers` are the numbers of the ranks of each
 /// report.
-pub(super) fn join_sums(joined: &mut Imported, reports: Vec<Imported>, numbers: &[Vec<u32>]) {
+pub(super) fn join_sums(
+    joined: &mut ImportedArtifact,
+    reports: Vec<ImportedArtifact>,
+    numbers: &[Vec<u32>],
+) {
     let max_launches = nsys::MAX_LAUNCHES / reports.len().max(1);
     let mut several_have_operators = 0;
     let mut indexes = SumIndexes::default();

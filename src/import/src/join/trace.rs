@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::clock::ReportClock;
-use crate::Imported;
+use crate::ImportedArtifact;
 use crate::trace_events::NameTable;
 use rgpu_model::Trace;
 use rgpu_model::ranks::RankLocation;
@@ -34,7 +34,7 @@ impl ReportTimes {
 /// One list of all events, in order of start. `numbers` are the ranks of each report. `None` if no
 /// report has events.
 pub(super) fn join<'a>(
-    reports: &mut [Imported],
+    reports: &mut [ImportedArtifact],
     numbers: &[Vec<u32>],
     times: &[ReportTimes],
     places: impl Iterator<Item = &'a RankLocation>,

@@ -1,7 +1,7 @@
 //! Converts one result of an ncu report to a [`Launch`] of the profile.
 
 use rgpu_format::ncu_rep::{
-    Dim3, Launch as Kernel, MessageKind, Metric, NcuResult, ResultKind, Rule,
+    Dim3, MessageKind, Metric, NcuLaunch as Kernel, NcuResult, ResultKind, Rule,
 };
 
 use super::metrics::{self, AbsentMetrics, KnownOrder, KnownUnits};

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use rgpu_format::ncu_rep::NcuReadLimits;
 
-use super::{Imported, RequestedCounters, import};
+use super::{ImportedArtifact, RequestedCounters, import};
 use rgpu_analysis::classify;
 use rgpu_model::launch::RawRow;
 use rgpu_model::{Launch, Value};
 
-fn imported(case: &str, requested: &[&str]) -> Imported {
+fn imported(case: &str, requested: &[&str]) -> ImportedArtifact {
     let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .join("tests/fixtures/ncu/2025.3.1");
     let bytes = std::fs::read(fixtures.join(case).join("report.ncu-repz")).unwrap();
@@ -45,7 +45,7 @@ fn launches_that_several_threads_read_are_as_one_alone_and_in_order() {
     for (launch, id) in four.launches.iter().zip(0..) {
         assert_eq!(*launch, Launch { id, ..one.launches[0].clone() });
     }
-    let spots = |imported: &Imported| imported.sidecars.hotspots.clone().unwrap().launches;
+    let spots = |imported: &ImportedArtifact| imported.sidecars.hotspots.clone().unwrap().launches;
     let (one_spots, four_spots) = (spots(&one), spots(&four));
     assert_eq!(four_spots.iter().map(|spots| spots.launch).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert!(four_spots.iter().all(|spots| spots.instructions == one_spots[0].instructions));

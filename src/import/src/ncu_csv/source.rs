@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rgpu_format::ncu_csv::{CellValue, SourceLaunch, SourcePage, SourceRow};
 use rgpu_format::units::metric_unit;
 
-use super::super::Imported;
+use super::super::ImportedArtifact;
 use super::{damage, empty};
 use crate::ncu::stalls;
 use rgpu_model::hotspots::{Access, Counts, InstructionSpot, LaunchSpots, SCHEMA};
@@ -93,8 +93,8 @@ impl Column {
 }
 
 /// Imports a page; `from` is its path in the run folder.
-pub(super) fn import(page: &SourcePage, from: &str) -> Imported {
-    let mut imported = Imported::default();
+pub(super) fn import(page: &SourcePage, from: &str) -> ImportedArtifact {
+    let mut imported = ImportedArtifact::default();
     let mut spots = Vec::new();
     for (read, id) in page.launches.iter().zip(0..) {
         let columns: Vec<Column> = read.columns.iter().map(|c| Column::from_label(c)).collect();

@@ -12,7 +12,7 @@ fn fixture(case: &str, file: &str) -> Vec<u8> {
     std::fs::read(root.join(case).join(file)).unwrap()
 }
 
-fn page(case: &str, file: &str) -> Imported {
+fn page(case: &str, file: &str) -> ImportedArtifact {
     import(&NcuCsv::read(&fixture(case, file)).unwrap(), "page.csv")
 }
 
@@ -134,7 +134,8 @@ fn the_source_page_has_the_hot_spots_of_the_report() {
             let exact = &known.metrics[name];
             assert_eq!((&metric.value, &metric.unit), (&exact.value, &exact.unit), "{case} {name}");
         }
-        let spots = |imported: Imported| imported.sidecars.hotspots.unwrap().launches.remove(0);
+        let spots =
+            |imported: ImportedArtifact| imported.sidecars.hotspots.unwrap().launches.remove(0);
         let (printed, exact) = (spots(printed), spots(exact));
         assert_eq!(printed.samples, exact.samples, "{case}");
         let exact: BTreeMap<u64, _> = exact.instructions.iter().map(|i| (i.offset, i)).collect();

@@ -8,7 +8,7 @@ use rgpu_format::nsys_row::{Kernel, Strings};
 
 use super::sums::RegionSums;
 use super::trace::{NsysWork, NsysWorkKind, Trace, rank_of};
-use crate::Imported;
+use crate::ImportedArtifact;
 use crate::region_tree::{CallTime, NvtxRangeKind, RangeAround, Tree};
 use rgpu_model::launch::Launch;
 use rgpu_model::profile::Gap;
@@ -115,7 +115,7 @@ pub(super) fn add(
     placed: AttributedWork,
     from: &str,
     processes: &[u64],
-    imported: &mut Imported,
+    imported: &mut ImportedArtifact,
 ) {
     imported.kernels = trace.totals.kernels(&trace.kernels);
     imported.copies = trace.totals.copies();

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use rgpu_format::nsys_rep::{Event, EventIndex, EventTable, NsysRepError, NsysReport};
+use rgpu_format::nsys_rep::{EventIndex, EventTable, NsysEvent, NsysRepError, NsysReport};
 use rgpu_format::nsys_row::{
     ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NvtxEvent, Strings,
 };
@@ -183,9 +183,10 @@ impl<'r, 'a> ReportRows<'r, 'a> {
     pub(super) fn new(report: &'r NsysReport<'a>) -> Result<Self, NsysRepError> {
         let index = report.index()?;
         let (mut diagnostics, mut other_work) = (Vec::new(), 0);
-        let pick = |event| if let Event::Diagnostic(text) = event { Some(text) } else { None };
+        let pick = |event| if let NsysEvent::Diagnostic(text) = event { Some(text) } else { None };
         report.events_of(&index, EventTable::Diagnostic, pick, |text| diagnostics.push(text))?;
-        let pick = |event| if let Event::OtherGpuWork(kind) = event { Some(kind) } else { None };
+        let pick =
+            |event| if let NsysEvent::OtherGpuWork(kind) = event { Some(kind) } else { None };
         report.events_of(&index, EventTable::OtherGpuWork, pick, |kind| {
             other_work += u64::from(takes_time(kind));
         })?;
@@ -224,13 +225,13 @@ impl TraceRows for ReportRows<'_, '_> {
     }
 
     fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), NsysRepError> {
-        let pick = |event| if let Event::Kernel(kernel) = event { Some(kernel) } else { None };
+        let pick = |event| if let NsysEvent::Kernel(kernel) = event { Some(kernel) } else { None };
         self.report.events_of(&self.index, EventTable::Kernel, pick, row)
     }
 
     fn kernel_intervals(&self, row: impl FnMut(KernelInterval)) -> Result<(), NsysRepError> {
         let pick = |event| match event {
-            Event::Kernel(kernel) => Some(KernelInterval::from(kernel)),
+            NsysEvent::Kernel(kernel) => Some(KernelInterval::from(kernel)),
             _ => None,
         };
         self.report.events_of(&self.index, EventTable::Kernel, pick, row)
@@ -238,34 +239,34 @@ impl TraceRows for ReportRows<'_, '_> {
 
     fn first_kernels(&self, most: u64, mut row: impl FnMut(Kernel)) -> Result<(), NsysRepError> {
         self.report.first_events_of(&self.index, EventTable::Kernel, most, |event| {
-            if let Event::Kernel(kernel) = event {
+            if let NsysEvent::Kernel(kernel) = event {
                 row(kernel);
             }
         })
     }
 
     fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), NsysRepError> {
-        let pick = |event| if let Event::Memcpy(copy) = event { Some(copy) } else { None };
+        let pick = |event| if let NsysEvent::Memcpy(copy) = event { Some(copy) } else { None };
         self.report.events_of(&self.index, EventTable::Memcpy, pick, row)
     }
 
     fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), NsysRepError> {
-        let pick = |event| if let Event::Memset(fill) = event { Some(fill) } else { None };
+        let pick = |event| if let NsysEvent::Memset(fill) = event { Some(fill) } else { None };
         self.report.events_of(&self.index, EventTable::Memset, pick, row)
     }
 
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), NsysRepError> {
-        let pick = |event| if let Event::Graph(graph) = event { Some(graph) } else { None };
+        let pick = |event| if let NsysEvent::Graph(graph) = event { Some(graph) } else { None };
         self.report.events_of(&self.index, EventTable::Graph, pick, row)
     }
 
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), NsysRepError> {
-        let pick = |event| if let Event::ApiCall(call) = event { Some(call) } else { None };
+        let pick = |event| if let NsysEvent::ApiCall(call) = event { Some(call) } else { None };
         self.report.events_of(&self.index, EventTable::ApiCall, pick, row)
     }
 
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysRepError> {
-        let pick = |event| if let Event::Nvtx(event) = event { Some(event) } else { None };
+        let pick = |event| if let NsysEvent::Nvtx(event) = event { Some(event) } else { None };
         self.report.events_of(&self.index, EventTable::Nvtx, pick, row)
     }
 

@@ -317,9 +317,9 @@ fn a_rank_has_all_work_of_its_report_in_order_with_its_calls() {
 
 /// Records the progress reports.
 #[derive(Debug, Default)]
-struct Seen(std::cell::RefCell<Vec<(u64, u64)>>);
+struct SeenProgress(std::cell::RefCell<Vec<(u64, u64)>>);
 
-impl ReadProgress for Seen {
+impl ReadProgress for SeenProgress {
     fn read(&self, done: u64, all: u64) {
         self.0.borrow_mut().push((done, all));
     }
@@ -334,7 +334,7 @@ fn whoever_watches_is_told_how_far_a_large_export_is_read() {
         INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, end, eventClass, nameId, returnValue)
         SELECT c, c + 1, 0, 25, 0 FROM n";
     rusqlite::Connection::open(&export).unwrap().execute_batch(sql).unwrap();
-    let seen = Seen::default();
+    let seen = SeenProgress::default();
     (SQLITE_IMPORTER.import)(&Source::new(&export, "large").alone().watched(&seen)).unwrap();
     let all = 40_000 + 28 + 3 + 6 + 7;
     assert_eq!(seen.0.into_inner(), [(1 << 14, all), (2 << 14, all)]);
@@ -361,14 +361,14 @@ fn remarks_of_nsys_are_counted_without_what_most_processes_lack() {
         remark(2, no_cuda),
         remark(3, error),
     ];
-    let texts = |imported: &Imported| -> Vec<String> {
+    let texts = |imported: &ImportedArtifact| -> Vec<String> {
         remarks(&all, imported).into_iter().map(|gap| gap.text).collect()
     };
-    let empty = Imported {
+    let empty = ImportedArtifact {
         refusals: vec![RejectedReport { code: NO_GPU_ROWS, ..RejectedReport::default() }],
-        ..Imported::default()
+        ..ImportedArtifact::default()
     };
     let error = "nsys could not process some events: Cannot find string for an exterior index";
     assert_eq!(texts(&empty), [&format!("{no_cuda} (2 times)"), error]);
-    assert_eq!(texts(&Imported::default()), [error]);
+    assert_eq!(texts(&ImportedArtifact::default()), [error]);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rgpu_format::nvtx_log::{Event, EventKind, Session};
+use rgpu_format::nvtx_log::{EventKind, NvtxLogEvent, Session};
 
 /// A range of one process.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl<'a> PairedRanges<'a> {
         let mut stacks: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
         let mut started: HashMap<u64, usize> = HashMap::new();
         // Lines of different threads are not in order: an end may come before its start.
-        let mut events: Vec<&Event> = session.events.iter().collect();
+        let mut events: Vec<&NvtxLogEvent> = session.events.iter().collect();
         events.sort_by_key(|event| event.ns);
         for event in events {
             let start_end = match event.kind {

@@ -85,7 +85,7 @@ const TRACED: &str = r#"{"event":"opened","format":1,"pid":8,"ppid":7,"ns":100,"
 {"event":"closed","ns":2000,"events":4,"dropped":0,"unbalanced":0,"work":3,"calls":2,"lost":0}
 "#;
 
-fn traced(text: &str) -> Imported {
+fn traced(text: &str) -> ImportedArtifact {
     import(&nvtx_log::read(text.as_bytes()).unwrap(), "raw/nvtx.jsonl.8")
 }
 

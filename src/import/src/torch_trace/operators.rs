@@ -105,7 +105,7 @@ pub(super) fn sum(trace: &TorchTrace, places: &HashMap<usize, u32>, from: &str) 
 }
 
 /// An open operator of a thread.
-struct Open {
+struct OpenOperator {
     name: u32,
     /// Its number in [`OpenOperators::opened`].
     number: u32,
@@ -147,7 +147,7 @@ fn host(
         (event.pid, event.tid, event.start_ns, std::cmp::Reverse(event.duration_ns), call)
     });
     let mut open_at = OpenOperators::default();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenOperator> = Vec::new();
     let mut thread = None;
     for (at, event) in order {
         if thread != Some((event.pid, event.tid)) {
@@ -188,7 +188,7 @@ fn host(
         }
         let number = u32::try_from(open_at.opened.len()).unwrap_or(u32::MAX);
         open_at.opened.push((event.name, open.last().map(|outer| outer.number)));
-        open.push(Open {
+        open.push(OpenOperator {
             name: event.name,
             number,
             end_ns: super::end(event),
@@ -206,7 +206,7 @@ fn host(
 }
 
 /// Closes the innermost open operator. Returns false if none was open.
-fn close(open: &mut Vec<Open>, sums: &mut HashMap<u32, Sum>) -> bool {
+fn close(open: &mut Vec<OpenOperator>, sums: &mut HashMap<u32, Sum>) -> bool {
     let Some(top) = open.pop() else { return false };
     let sum = sums.entry(top.name).or_default();
     sum.host_self_ns =

@@ -4,11 +4,11 @@ use rgpu_format::torch_trace::TorchTrace;
 
 use super::*;
 
-fn imported(case: &str) -> Imported {
+fn imported(case: &str) -> ImportedArtifact {
     imported_from("public", case)
 }
 
-fn imported_from(folder: &str, case: &str) -> Imported {
+fn imported_from(folder: &str, case: &str) -> ImportedArtifact {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .join("tests/fixtures/torch")
         .join(folder);
@@ -177,7 +177,7 @@ fn a_product_without_a_kernel_has_computed_nothing() {
 }
 
 /// Imports a trace as a file, packed or not, with these events.
-fn imported_events(events: &[String], pack: fn(&[u8]) -> Vec<u8>) -> Imported {
+fn imported_events(events: &[String], pack: fn(&[u8]) -> Vec<u8>) -> ImportedArtifact {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("synthetic.pt.trace.json.gz");
     let text = format!("{{\"schemaVersion\":1,\"traceEvents\":[{}]}}", events.join(","));
@@ -234,7 +234,7 @@ fn events_with_times_that_cannot_be_do_not_stretch_the_trace() {
         (0..3).for_each(|n| events.insert(0, kernel(ts, dur, 10 + n)));
         let imported = imported_events(&events, <[u8]>::to_vec);
         assert_eq!(imported.kernels, good.kernels, "{ts} {dur}");
-        let span = |imported: &Imported| imported.sidecars.trace.as_ref().unwrap().span_ns;
+        let span = |imported: &ImportedArtifact| imported.sidecars.trace.as_ref().unwrap().span_ns;
         assert_eq!(span(&imported), span(&good), "{ts} {dur}");
         let told = imported.gaps.iter().any(|gap| gap.text.contains("3 "));
         assert!(told, "{ts} {dur}: {:?}", imported.gaps);

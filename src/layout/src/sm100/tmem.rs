@@ -107,7 +107,7 @@ pub enum Advice {
 
 /// A plan for tensor memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Budget {
+pub struct TmemBudget {
     /// Columns in use, without gaps of alignment.
     pub used: i64,
     /// The segments in the best order: the fewest columns to the end of the last one.
@@ -156,7 +156,7 @@ const MAX_REQUEST_COLUMNS: i64 = 1 << 16;
 ///
 /// # Errors
 /// If a number is out of range.
-pub fn budget(request: TmemRequest) -> Result<Budget, RequestError> {
+pub fn budget(request: TmemRequest) -> Result<TmemBudget, RequestError> {
     let in_range = |field, value, low, high| match value {
         value if (low..=high).contains(&value) => Ok(()),
         value => Err(RequestError { field, value, low, high }),
@@ -187,7 +187,7 @@ pub fn budget(request: TmemRequest) -> Result<Budget, RequestError> {
     let segments = place_segments(request, best);
     let extent = end(&segments);
     let allocation = allocation(extent);
-    Ok(Budget {
+    Ok(TmemBudget {
         used: segments.iter().map(|segment| segment.columns).sum(),
         segments,
         extent,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_case::{Arg, Case, Group, Init, Launch, Number, Role};
+use rgpu_case::{Arg, Case, Group, Init, LaunchShape, Number, Role};
 
 use super::expr::{Division, Expr, Scope};
 use super::spec::{ArgSpec, KernelSpec, LaunchSpec, NamedCase, ScalarValue, data_path};
-use super::{KernelError, Selection, sizes};
+use super::{CaseSelection, KernelError, sizes};
 
 /// The seed of generated inputs when the user gives none.
 pub const DEFAULT_SEED: u64 = 42;
@@ -24,12 +24,12 @@ impl KernelSpec {
     /// # Errors
     /// [`KernelError`] for sizes that the kernel does not accept, expressions without a value, and
     /// launch shapes or extents that no GPU accepts.
-    pub fn cases(&self, selection: &Selection) -> Result<Vec<Case>, KernelError> {
+    pub fn cases(&self, selection: &CaseSelection) -> Result<Vec<Case>, KernelError> {
         let is_named = |case: &NamedCase| self.sizes.cases.iter().any(|own| own.name == case.name);
         let evaluate = |case: &NamedCase| match self.evaluate_case(case) {
             // The sizes come from the user, so the error names `--problem-sizes`, not kernel.toml.
             Err(KernelError::Range { key, value, limit, .. })
-                if matches!(selection, Selection::Given(_)) && !is_named(case) =>
+                if matches!(selection, CaseSelection::Given(_)) && !is_named(case) =>
             {
                 Err(sizes::invalid_sizes(self, case, format!("`{key}` would be {value}, {limit}")))
             }
@@ -188,7 +188,12 @@ impl Evaluation<'_> {
         Ok(axes)
     }
 
-    fn launch(&self, table: &str, spec: &LaunchSpec, row: &[i64]) -> Result<Launch, KernelError> {
+    fn launch(
+        &self,
+        table: &str,
+        spec: &LaunchSpec,
+        row: &[i64],
+    ) -> Result<LaunchShape, KernelError> {
         let key = |key: &str| format!("{table}.{key}");
         let grid_limits = [MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ];
         let grid = self.axes(&key("grid"), &spec.grid, row, grid_limits)?;
@@ -222,7 +227,7 @@ impl Evaluation<'_> {
                 })?
             }
         };
-        Ok(Launch { grid, block, cluster, dynamic_shared })
+        Ok(LaunchShape { grid, block, cluster, dynamic_shared })
     }
 }
 

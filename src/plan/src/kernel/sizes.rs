@@ -18,7 +18,7 @@ use rgpu_model::number_form::counted;
 
 /// The sizes to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Selection {
+pub enum CaseSelection {
     /// The default case of kernel.toml.
     #[default]
     Default,
@@ -28,7 +28,7 @@ pub enum Selection {
     Given(Vec<String>),
 }
 
-impl Selection {
+impl CaseSelection {
     /// The sizes that `mode` runs where `given` are the values of `--problem-sizes`.
     pub fn for_mode(given: &[String], mode: ProfileMode) -> Self {
         match (given.is_empty(), mode) {
@@ -44,12 +44,12 @@ impl Selection {
 ///
 /// # Errors
 /// [`KernelError::Sizes`] for a value that does not match the grammar or the kernel's variables.
-pub fn select(spec: &KernelSpec, selection: &Selection) -> Result<Vec<NamedCase>, KernelError> {
+pub fn select(spec: &KernelSpec, selection: &CaseSelection) -> Result<Vec<NamedCase>, KernelError> {
     match selection {
-        Selection::Default => Ok(vec![default_case(spec)]),
-        Selection::All if spec.sizes.cases.is_empty() => Ok(vec![default_case(spec)]),
-        Selection::All => Ok(spec.sizes.cases.clone()),
-        Selection::Given(flags) => {
+        CaseSelection::Default => Ok(vec![default_case(spec)]),
+        CaseSelection::All if spec.sizes.cases.is_empty() => Ok(vec![default_case(spec)]),
+        CaseSelection::All => Ok(spec.sizes.cases.clone()),
+        CaseSelection::Given(flags) => {
             let mut cases: Vec<NamedCase> = Vec::new();
             for flag in flags {
                 let parser = SizesParser { spec, given: flag };

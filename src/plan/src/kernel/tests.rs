@@ -40,7 +40,7 @@ fn every_worked_kernel_has_a_value_for_every_named_size() {
     for kernel in kernels {
         let spec = kernel.spec.unwrap();
         assert_eq!(spec.name, kernel.name);
-        let sets = spec.cases(&Selection::All).unwrap();
+        let sets = spec.cases(&CaseSelection::All).unwrap();
         assert_eq!(sets.len(), spec.sizes.cases.len());
         for set in sets {
             assert_eq!(set.launch.is_some(), matches!(spec.entry, EntryPoint::Device(_)));
@@ -51,7 +51,7 @@ fn every_worked_kernel_has_a_value_for_every_named_size() {
 
 #[test]
 fn a_case_holds_numbers_only() {
-    let sets = vecadd().cases(&Selection::Given(vec!["n=1000; 4096*2".into()])).unwrap();
+    let sets = vecadd().cases(&CaseSelection::Given(vec!["n=1000; 4096*2".into()])).unwrap();
     let names: Vec<_> = sets.iter().map(|set| set.name.as_str()).collect();
     assert_eq!(names, ["n=1000", "n=8192"]);
     let set = &sets[0];
@@ -66,7 +66,7 @@ fn sizes_are_positional_named_or_cases_of_kernel_toml() {
     let matmul = find::find("tiled-matmul", &kernel_folders()).unwrap().spec;
     let names = |flags: &[&str]| -> Vec<String> {
         let flags = flags.iter().map(|f| (*f).to_owned()).collect();
-        let sets = matmul.cases(&Selection::Given(flags)).unwrap();
+        let sets = matmul.cases(&CaseSelection::Given(flags)).unwrap();
         sets.into_iter().map(|set| set.name).collect()
     };
     assert_eq!(names(&["64,32,16"]), ["m=64,n=32,k=16"]);
@@ -75,7 +75,7 @@ fn sizes_are_positional_named_or_cases_of_kernel_toml() {
         ["m=64,n=32,k=16", "tiny", "m=3,n=2,k=1"]
     );
     assert_eq!(names(&["all"]), ["tiny", "odd", "large"]);
-    let default = matmul.cases(&Selection::Default).unwrap();
+    let default = matmul.cases(&CaseSelection::Default).unwrap();
     assert_eq!(default[0].name, "large");
 }
 
@@ -92,7 +92,7 @@ fn groups_are_parted_by_semicolons_and_work_is_their_sum() {
     let host = format!("{}{sizes}{}", &text[..launch], &text[end..])
         .replace("{ device = \"vecadd\" }", "{ host = 1 }");
     let spec = read(&folder.join("kernel.toml"), &host).unwrap();
-    let sets = spec.cases(&Selection::Given(vec!["1;2;3|4".into(), "two".into()])).unwrap();
+    let sets = spec.cases(&CaseSelection::Given(vec!["1;2;3|4".into(), "two".into()])).unwrap();
     let shapes: Vec<_> = sets
         .iter()
         .map(|set| {
@@ -113,8 +113,9 @@ fn groups_are_parted_by_semicolons_and_work_is_their_sum() {
 #[test]
 fn wrong_sizes_say_what_is_wrong_and_show_an_example() {
     let matmul = find::find("tiled-matmul", &kernel_folders()).unwrap().spec;
-    let message =
-        |flag: &str| failure(matmul.cases(&Selection::Given(vec![flag.to_owned()])).unwrap_err());
+    let message = |flag: &str| {
+        failure(matmul.cases(&CaseSelection::Given(vec![flag.to_owned()])).unwrap_err())
+    };
     insta::assert_snapshot!(
         ["64,32", "m=1,n=2", "m=1,n=2,q=3", "m=1,2,3", "m=1,m=2,n=3,k=4", "huge", "1,2,3+", ""]
             .map(|flag| message(flag).lines().next().unwrap().to_owned())
@@ -152,7 +153,7 @@ fn mistakes_in_kernel_toml_name_line_and_key() {
 fn launches_that_no_gpu_takes_are_refused_with_their_numbers() {
     let message = |from, to| {
         let spec = read_changed(from, to).unwrap();
-        failure(spec.cases(&Selection::Default).unwrap_err())
+        failure(spec.cases(&CaseSelection::Default).unwrap_err())
     };
     insta::assert_snapshot!(
         [
@@ -201,7 +202,7 @@ fn a_missing_source_is_named_with_its_key() {
 fn a_reference_kernel_has_a_launch_of_its_own_and_small_cases() {
     let device = "[reference]\ndevice = \"vecadd\"\ngrid = [\"n\"]\nblock = [1]\nsmall = [\"tiny\", \"odd\"]";
     let spec = read_changed("[reference]", device).unwrap();
-    let set = &spec.cases(&Selection::Default).unwrap()[0];
+    let set = &spec.cases(&CaseSelection::Default).unwrap()[0];
     assert_eq!(set.reference_launch.as_ref().unwrap().grid, [16777216, 1, 1]);
     let small: Vec<_> = spec.small_cases().unwrap().into_iter().map(|set| set.name).collect();
     assert_eq!(small, ["tiny", "odd"]);
@@ -220,7 +221,7 @@ fn beside_a_host_entry_a_reference_on_the_gpu_launches_by_itself() {
         read(&file, &text.replace("[reference]", &device))
     };
     let spec = entry("").unwrap();
-    assert_eq!(spec.cases(&Selection::Default).unwrap()[0].reference_launch, None);
+    assert_eq!(spec.cases(&CaseSelection::Default).unwrap()[0].reference_launch, None);
     assert_eq!(spec.small_cases().unwrap().len(), 1);
     assert!(failure(entry("grid = [1]").unwrap_err()).contains("it takes no `reference.grid`"));
 }
@@ -238,7 +239,7 @@ fn a_python_kernel_names_callables_and_its_model() {
     let model = spec.model.as_ref().unwrap();
     assert_eq!((model.name.as_str(), model.dtype.as_str()), ("decoder", "float32"));
     assert!(model.settings.contains(&("kv_heads".into(), rgpu_case::Setting::Number(2.into()))));
-    let set = &spec.cases(&Selection::Default).unwrap()[0];
+    let set = &spec.cases(&CaseSelection::Default).unwrap()[0];
     let stages: f64 = set.region_flops.values().sum();
     assert!((stages - set.flops.unwrap()).abs() < 1.0, "the stages are all of it");
     let tree = spec.sources(&kernel_folders()).unwrap();
@@ -284,7 +285,7 @@ fn a_bare_source_is_inferred_with_its_assumptions() {
     assert_eq!(loaded.spec.entry, EntryPoint::Device("axpy".into()));
     let roles: Vec<_> = loaded.spec.args.iter().map(|a| a.role).collect();
     assert_eq!(roles, [Role::In, Role::InOut, Role::Scalar, Role::Scalar]);
-    let set = &loaded.spec.cases(&Selection::Default).unwrap()[0];
+    let set = &loaded.spec.cases(&CaseSelection::Default).unwrap()[0];
     assert_eq!(set.launch.as_ref().unwrap().grid, [65536, 1, 1]);
     insta::assert_snapshot!(loaded.assumptions.join("\n"), @r"
     `n` is the number of elements of every array: 16777216
@@ -331,7 +332,7 @@ fn a_skeleton_is_a_kernel_toml_that_reads_back() {
         std::fs::write(&file, source).unwrap();
         let text = find::skeleton(&file).unwrap();
         let spec = read(&folder.path().join("kernel.toml"), &text).unwrap();
-        spec.cases(&Selection::All).unwrap();
+        spec.cases(&CaseSelection::All).unwrap();
     }
     std::fs::write(&file, "__global__ void mm(const __half *a, float *c, int m, int n) {}")
         .unwrap();
@@ -366,7 +367,7 @@ proptest::proptest! {
             let _ = expr.int(expr::Scope { vars: &vars, values: &[3, 5] }, expr::Division::Exact);
         }
         let matmul = find::find("tiled-matmul", &kernel_folders()).unwrap().spec;
-        let _ = matmul.cases(&Selection::Given(vec![text.clone()]));
+        let _ = matmul.cases(&CaseSelection::Given(vec![text.clone()]));
         let _ = read(Path::new("kernel.toml"), &text);
     }
 

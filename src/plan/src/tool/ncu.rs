@@ -13,7 +13,7 @@ use super::plan::draft::PlanError;
 use super::plan::facts::{run, tool, version_after};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::region::{RGPU_DOMAIN, RecordedRegion, RegionPath};
-use super::plan::request::{Request, Target};
+use super::plan::request::{ProfileTarget, Request};
 use super::plan::sections::{check_section, set_named};
 
 pub(super) struct Ncu;
@@ -232,7 +232,7 @@ pub(super) fn command_line(
     replay: Option<&str>,
 ) -> Result<Vec<Arg>, PlanError> {
     let options = &request.ncu;
-    let kernel = matches!(request.target, Target::Kernel { .. });
+    let kernel = matches!(request.target, ProfileTarget::Kernel { .. });
     let passed_on = options.extra.as_deref().unwrap_or_default();
     let mut command: Vec<Arg> = vec![ncu.into()];
     // `--ncu-args` comes last. An option of these that it contains replaces ours.

@@ -59,7 +59,7 @@ pub(crate) mod wheels;
 use draft::{Draft, PlanError};
 use launcher::LauncherError;
 use planner::{KernelTarget, Planner};
-use request::{HostBinaries, JobName, Request, Target};
+use request::{HostBinaries, JobName, ProfileTarget, Request};
 
 use super::{ncu, nsys, sanitizer, slurm};
 
@@ -76,7 +76,7 @@ const RAW: &str = "raw";
 /// Checks what the laptop can check of a request before it asks a host.
 pub fn check(request: &Request) -> Result<(), PlanError> {
     if request.mode == ProfileMode::Torch
-        && matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python())
+        && matches!(&request.target, ProfileTarget::Kernel { spec, .. } if !spec.is_python())
     {
         return Err(PlanError::TorchNeedsPython);
     }
@@ -106,7 +106,7 @@ pub fn plan(
     }
     let gpu = arch::chosen_gpu(request, facts)?.is_some();
     let mut draft = match &request.target {
-        Target::Program(program) => {
+        ProfileTarget::Program(program) => {
             let name = program.name.clone();
             let mut draft = Planner::new(request, facts, binaries, gpu).program(program)?;
             draft.plan.title = format!("profile {name} ({})", request.mode);
@@ -116,7 +116,7 @@ pub fn plan(
             }
             draft
         }
-        Target::Kernel { spec, sources, cases, seed } => {
+        ProfileTarget::Kernel { spec, sources, cases, seed } => {
             let small = spec
                 .small_cases()
                 .map_err(|error| PlanError::SmallCase { problem: error.to_string() })?;

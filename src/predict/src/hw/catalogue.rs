@@ -7,14 +7,14 @@ use super::Hardware;
 use crate::nearest;
 
 /// A GPU of the catalogue. Its file is parsed when it is first used: a prediction needs only one.
-struct Shipped {
+struct CatalogueEntry {
     id: &'static str,
     hardware: LazyLock<Option<Hardware>>,
 }
 
 macro_rules! shipped_files {
     ($($id:literal)*) => {
-        [$(Shipped {
+        [$(CatalogueEntry {
             id: $id,
             // A file that cannot be parsed would be missing here; a test parses every file.
             hardware: LazyLock::new(|| Hardware::parse(include_str!(concat!("../../data/", $id, ".toml"))).ok()),
@@ -22,7 +22,7 @@ macro_rules! shipped_files {
     };
 }
 
-static SHIPPED: [Shipped; 8] =
+static SHIPPED: [CatalogueEntry; 8] =
     shipped_files!["a100" "h100" "h200" "b200" "b300" "gb200" "gb300" "mi300x"];
 
 /// All GPUs of the catalogue.

@@ -9,7 +9,7 @@ use crate::quantity::duration;
 use crate::region_rows::short_region;
 use crate::{KernelNames, TextTable};
 use rgpu_model::comparison::{
-    ComparedSide, Comparison, KernelChange, RegionChange, TimeSource, Unmatched,
+    ComparedSide, Comparison, KernelChange, RegionChange, TimeSource, UnmatchedKernel,
 };
 
 /// All sections; `is_whole` if they have all that is known, as in a file.
@@ -157,7 +157,7 @@ fn one_kernel(out: &mut Blocks, k: &KernelChange, names: KernelNames, is_whole: 
     }
 }
 
-fn unmatched(title: &str, list: &[Unmatched], names: KernelNames) -> TextTable {
+fn unmatched(title: &str, list: &[UnmatchedKernel], names: KernelNames) -> TextTable {
     let names = names.distinct(list.iter().map(|kernel| kernel.kernel.as_str()));
     TextTable::of(
         list.iter().zip(names),

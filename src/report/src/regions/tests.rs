@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use rgpu_import::{Imported, ncu, nsys};
+use rgpu_import::{ImportedArtifact, ncu, nsys};
 use rgpu_model::Sidecars;
 use rgpu_model::selection::{RegionChoice, Selection};
 
@@ -11,7 +11,7 @@ fn fixture(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures").join(path)
 }
 
-fn profile(imported: Imported, rung: &str) -> Profile {
+fn profile(imported: ImportedArtifact, rung: &str) -> Profile {
     let mut profile = Profile { rung: rung.into(), ..Profile::default() };
     profile.run.id = "20261121-101502-regions-ncu-3f2a".to_owned();
     profile.run.mode = rung.split('.').next().unwrap_or_default().to_owned();

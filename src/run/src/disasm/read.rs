@@ -17,7 +17,7 @@ use super::spare_cores::CORES;
 use rgpu_analysis::occupancy::{BlockResources, limits_of_arch, occupancy};
 use rgpu_import::gpu_code;
 use rgpu_model::disasm::ImageKind;
-use rgpu_model::disasm::{Image, Input, Kernel, Occupancy, Status};
+use rgpu_model::disasm::{Image, Input, Kernel, Occupancy, ReadStatus};
 use rgpu_model::hotspots::shown_source_name;
 
 /// The error of an input with code for other architectures only.
@@ -78,9 +78,9 @@ impl<'w> ImageReader<'w> {
             });
         }
         input.status = match (input.errors.is_empty(), input.images.is_empty()) {
-            (true, _) => Status::Ok,
-            (false, false) => Status::Partial,
-            (false, true) => Status::Failed,
+            (true, _) => ReadStatus::Ok,
+            (false, false) => ReadStatus::Partial,
+            (false, true) => ReadStatus::Failed,
         };
         (input, numbers)
     }

@@ -26,15 +26,17 @@ use crate::store::RunFolder;
 use rgpu_analysis::Thresholds;
 use rgpu_import::case_report::RunnerFailure;
 use rgpu_import::sanitizer::SEE_ALONE;
-use rgpu_import::{IMPORTERS, Imported, NO_GPU_ROWS, RejectedReport, Source, TracedActivity};
+use rgpu_import::{
+    IMPORTERS, ImportedArtifact, NO_GPU_ROWS, RejectedReport, Source, TracedActivity,
+};
 use rgpu_model::error::{Exit, Failure, Result, chain};
 use rgpu_model::profile::{Artifact, CaseResult, Gap};
 use rgpu_model::profile::{ArtifactKind, CheckVerdict};
 use rgpu_model::sanitizer::SanitizerVerdict;
 use rgpu_model::{Launch, Profile, RungId, Sidecars};
 use rgpu_plan::tool::{
-    BundleFile, DraftInfo, LAYOUTS_STEP, PLAIN_STEP, PythonEnv, RankSelection, Request, RungInfo,
-    RungTool, Target,
+    BundleFile, DraftInfo, LAYOUTS_STEP, PLAIN_STEP, ProfileTarget, PythonEnv, RankSelection,
+    Request, RungInfo, RungTool,
 };
 
 /// A rung whose result the laptop rejects.
@@ -128,7 +130,7 @@ impl ProfileBuilder {
     pub(super) fn new(request: &Request, project: &Path, thresholds: &Thresholds) -> Self {
         let (project, thresholds) = (project.to_owned(), thresholds.clone());
         let mut builder = Self { project, thresholds, ..Self::default() };
-        if let Target::Kernel { cases, spec, .. } = &request.target {
+        if let ProfileTarget::Kernel { cases, spec, .. } = &request.target {
             let vars = &spec.sizes.vars;
             builder.profile.cases = cases.iter().map(|case| empty_case(case, vars)).collect();
         }
@@ -496,7 +498,7 @@ impl ProfileBuilder {
     }
 
     /// Adds what was imported. `ranges` is the index of the first range replay result, if any.
-    fn add(&mut self, imported: Imported, ranges: Option<usize>) {
+    fn add(&mut self, imported: ImportedArtifact, ranges: Option<usize>) {
         let known = self.profile.gaps.len();
         imported.add_to(&mut self.profile, &mut self.sidecars);
         // Several passes report the same gap; it is kept once.
@@ -540,7 +542,7 @@ impl ProfileBuilder {
     /// the program's first call of NVTX: without a log there was none, so the program has run as on
     /// the lowest rung and is counted there.
     fn without_ranges(&mut self, end: &JobResult, request: &Request) {
-        if self.rung != RungId::Nvtx || !matches!(request.target, Target::Program(_)) {
+        if self.rung != RungId::Nvtx || !matches!(request.target, ProfileTarget::Program(_)) {
             return;
         }
         if end.files.iter().any(|file| file.artifact.kind == ArtifactKind::NvtxLog) {
@@ -590,10 +592,10 @@ impl ProfileBuilder {
             return;
         }
         let status = last.and_then(|r| r.exit).unwrap_or(0);
-        if matches!(request.target, Target::Program(_)) {
+        if matches!(request.target, ProfileTarget::Program(_)) {
             self.program_exit = last.and_then(|r| r.exit);
         }
-        if status != 0 && matches!(request.target, Target::Program(_)) {
+        if status != 0 && matches!(request.target, ProfileTarget::Program(_)) {
             // It may end otherwise without the tool.
             let tool = last.and_then(|r| RungInfo::find(&RungId::from(r.rung.as_str())));
             let under = tool.and_then(|rung| rung.tool.name()).map(|name| format!(" under {name}"));
@@ -656,7 +658,7 @@ fn empty_case(case: &Case, vars: &[String]) -> CaseResult {
 }
 
 /// Rewrites source paths to this machine's, relative to the project where possible.
-fn localize(imported: &mut Imported, info: &DraftInfo, project: &Path) {
+fn localize(imported: &mut ImportedArtifact, info: &DraftInfo, project: &Path) {
     for cause in imported.sanitizer.iter_mut().flat_map(|s| &mut s.causes) {
         let Some(file) = &mut cause.file else { continue };
         // Compilers record either the path as given or the absolute path; both end alike.
@@ -685,8 +687,10 @@ mod tests {
     fn what_prepares_a_run_is_no_rung_of_it() {
         let spool = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(spool.path(), "r", None).unwrap();
-        let request =
-            Request::new(rgpu_plan::kernel::ProfileMode::Ncu, Target::Program(Default::default()));
+        let request = Request::new(
+            rgpu_plan::kernel::ProfileMode::Ncu,
+            ProfileTarget::Program(Default::default()),
+        );
         let rung_after = |steps: &[(&str, &str)]| {
             let ended = steps.iter().map(|(step, rung)| ((*step).into(), Some((*rung).into())));
             let end = JobResult { ended: ended.collect(), ..JobResult::default() };
@@ -701,8 +705,10 @@ mod tests {
 
     #[test]
     fn a_program_without_ranges_called_nvtx_or_never_did() {
-        let program =
-            Request::new(rgpu_plan::kernel::ProfileMode::Nvtx, Target::Program(Default::default()));
+        let program = Request::new(
+            rgpu_plan::kernel::ProfileMode::Nvtx,
+            ProfileTarget::Program(Default::default()),
+        );
         let log = HostFile {
             host_path: "raw/nvtx.jsonl.1".into(),
             rung: RungId::Nvtx,
@@ -749,7 +755,7 @@ mod tests {
     fn a_refused_rung_of_the_sanitizer_is_left_out_of_its_own_step_only() {
         let mut request = Request::new(
             rgpu_plan::kernel::ProfileMode::Sanitizer,
-            Target::Program(Default::default()),
+            ProfileTarget::Program(Default::default()),
         );
         for (step, rung) in [("sanitizer-memcheck", RungId::Guard), ("profile", RungId::NcuBasic)] {
             let (step, text) = (step.to_owned(), String::new());

@@ -24,14 +24,14 @@ use dsl_record::DslRecord;
 use path_localizer::PathLocalizer;
 use rgpu_model::RungId;
 use rgpu_model::beneath::Folder;
-use rgpu_model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
+use rgpu_model::build::{Build, BuildError, BuildStatus, LogSettings, SCHEMA};
 use rgpu_model::disasm::{DisasmDocument, ImageKind, Input};
 use rgpu_model::error::{Exit, Failure, Result, Side, are_same_hint};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
-use rgpu_plan::kernel::{EntryPoint, Selection, example_instances};
+use rgpu_plan::kernel::{CaseSelection, EntryPoint, example_instances};
 use rgpu_plan::tool::{
-    self, Draft, DraftInfo, DslBuild, HostBinaries, JobName, PlanError, Request, Target,
+    self, Draft, DraftInfo, DslBuild, HostBinaries, JobName, PlanError, ProfileTarget, Request,
 };
 use rgpu_remote::Remote;
 
@@ -154,9 +154,9 @@ impl BuildRun<'_> {
     /// Adds the occupancy of the kernel that kernel.toml launches, with its default sizes.
     fn add_occupancy(&self, build: &mut Build) {
         let BuildTarget::Kernel(request) = &self.target else { return };
-        let Target::Kernel { spec, .. } = &request.target else { return };
+        let ProfileTarget::Kernel { spec, .. } = &request.target else { return };
         let EntryPoint::Device(entry) = &spec.entry else { return };
-        let cases = spec.cases(&Selection::Default).unwrap_or_default();
+        let cases = spec.cases(&CaseSelection::Default).unwrap_or_default();
         let Some(launch) = cases.first().and_then(|case| case.launch.as_ref()) else { return };
         let threads = launch.block.iter().fold(1_u32, |n, size| n.saturating_mul(*size));
         let images = build.code.iter_mut().flat_map(|input| &mut input.images);
@@ -174,10 +174,10 @@ impl BuildRun<'_> {
     fn must_have_kernels(&self) -> bool {
         match &self.target {
             BuildTarget::Kernel(request) => match &request.target {
-                Target::Kernel { spec, .. } => {
+                ProfileTarget::Kernel { spec, .. } => {
                     spec.file.is_none() || matches!(spec.entry, EntryPoint::Device(_))
                 }
-                Target::Program(_) => false,
+                ProfileTarget::Program(_) => false,
             },
             // The harness reports a file that compiles nothing.
             BuildTarget::Dsl(_) => false,
@@ -186,7 +186,7 @@ impl BuildRun<'_> {
 
     /// Adds to the document that the compiled files hold no kernels, and returns the failure.
     fn no_kernels(&self, build: &mut Build) -> Failure {
-        build.status = Status::Failed;
+        build.status = BuildStatus::Failed;
         let message = "the compiled code holds no kernels".to_owned();
         build.error = Some(BuildError {
             code: "no_kernels".to_owned(),
@@ -210,7 +210,7 @@ impl BuildRun<'_> {
         };
         match &self.target {
             BuildTarget::Kernel(request) => {
-                if let Target::Kernel { spec, .. } = &request.target {
+                if let ProfileTarget::Kernel { spec, .. } = &request.target {
                     build.language = spec.language.into();
                     build.options = spec.flags.clone();
                 }
@@ -242,7 +242,7 @@ impl BuildRun<'_> {
         record: &DslRecord,
         build: &mut Build,
     ) -> Result<Failure> {
-        build.status = Status::Failed;
+        build.status = BuildStatus::Failed;
         let names = PathLocalizer::new(info, end);
         let log = build_log(folder, &names);
         let mut failure = outcome::failure(remote, end);

@@ -28,7 +28,8 @@ use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::{Profile, RungId, Sidecars};
 use rgpu_plan::kernel::ProfileMode;
 use rgpu_plan::tool::{
-    self, Draft, DraftInfo, JobName, PairDraft, PlanError, Request, SIDES, TIME_REPORTS, Target,
+    self, Draft, DraftInfo, JobName, PairDraft, PlanError, ProfileTarget, Request, SIDES,
+    TIME_REPORTS,
 };
 use rgpu_remote::HostLink;
 
@@ -118,7 +119,7 @@ impl CompareRun<'_> {
         let sides = plans.sides;
         // Without timings or references there is nothing to compare.
         for side in sides.iter().filter(|_| facts.gpus.is_empty()) {
-            let Target::Kernel { spec, .. } = &side.request.target else { continue };
+            let ProfileTarget::Kernel { spec, .. } = &side.request.target else { continue };
             if side.builder.rung() == RungId::None {
                 let ladder = &side.builder.profile.ladder;
                 return Err(

@@ -7,7 +7,7 @@ use rgpu_protocol::{Digest, HostFacts};
 
 use crate::store::digest_file;
 use rgpu_model::Selection;
-use rgpu_plan::tool::{JobFileContent, Request, Target};
+use rgpu_plan::tool::{JobFileContent, ProfileTarget, Request};
 
 /// sha256 in hexadecimal over the source or binary, the sizes, the tools' options and the tools'
 /// versions. Unreadable files count by name alone.
@@ -18,7 +18,7 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
     };
     let digest = |path: &std::path::Path| digest_file(path).map(|d| d.sha256.to_string()).ok();
     match &request.target {
-        Target::Kernel { spec, sources, cases, seed } => {
+        ProfileTarget::Kernel { spec, sources, cases, seed } => {
             line("kernel", &(spec.name.as_str(), spec.entry_name(), request.arch.as_deref(), seed));
             for (there, here) in &sources.files {
                 line("source", &(there, digest(here)));
@@ -29,7 +29,7 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
             }
             line("timing", &(request.timing.warmup, request.timing.iters));
         }
-        Target::Program(program) => {
+        ProfileTarget::Program(program) => {
             line("program", &program.argv);
             if let Some(Arg::Text(path)) = program.argv.first() {
                 line("binary", &digest(std::path::Path::new(path)));

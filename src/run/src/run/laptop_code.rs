@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 use rgpu_plan::kernel::SourceTree;
-use rgpu_plan::tool::{Request, Target};
+use rgpu_plan::tool::{ProfileTarget, Request};
 
 /// Flags of nvcc that say how code is compiled, by their beginnings. A project gives them, and nvcc
 /// has others that start programs (`-ccbin`, `-run`, `-Xcompiler`).
@@ -76,7 +76,7 @@ const ASKING_OPERATORS: [&str; 3] = ["__has_include", "__has_include_next", "__h
 
 /// Why the request's kernel is not compiled on this machine for another host. `None` if it may be.
 pub fn why_not_compiled_here(request: &Request) -> Option<String> {
-    let Target::Kernel { spec, sources, .. } = &request.target else { return None };
+    let ProfileTarget::Kernel { spec, sources, .. } = &request.target else { return None };
     let flags = spec.flags.iter().chain(&request.build.flags);
     let flags: Vec<&str> = flags.map(String::as_str).collect();
     if let Some(flag) = first_refused_flag(&flags) {

@@ -22,7 +22,8 @@ use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use rgpu_plan::kernel::EntryPoint;
 use rgpu_plan::tool::{
-    self, DraftInfo, HostBinaries, JobName, PlanError, PlanPart, PrebuiltCode, Request, Target,
+    self, DraftInfo, HostBinaries, JobName, PlanError, PlanPart, PrebuiltCode, ProfileTarget,
+    Request,
 };
 use rgpu_remote::options::NoPrompt;
 use rgpu_remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
@@ -86,7 +87,7 @@ pub fn arch_to_compile_here(
 
 /// Whether the host has no compiler for the request's kernel, and this machine could compile it.
 fn lacks_compiler(request: &Request, facts: &HostFacts) -> bool {
-    let Target::Kernel { spec, .. } = &request.target else { return false };
+    let ProfileTarget::Kernel { spec, .. } = &request.target else { return false };
     let has_wheels = request.build.fetch && tool::lacks_for_wheels(facts).is_empty();
     let is_retry = !request.reuse.is_empty();
     !has_wheels

@@ -4,7 +4,7 @@
 use rgpu_protocol::plan::Arg;
 
 use rgpu_model::sanitizer::{CheckTool, SanitizerResult, SanitizerVerdict};
-use rgpu_plan::tool::{Target, python_program_word, runs_python};
+use rgpu_plan::tool::{ProfileTarget, python_program_word, runs_python};
 
 /// Variables that turn off the pool of PyTorch and of JAX. CuPy has none.
 const VARIABLES: [&str; 2] = ["PYTORCH_NO_CUDA_MEMORY_CACHING", "XLA_PYTHON_CLIENT_ALLOCATOR"];
@@ -16,7 +16,7 @@ const NOTE: &str = "overruns inside a memory pool of PyTorch, JAX or CuPy are no
 
 /// Says with the clean results of memcheck that overruns inside a pool are not seen, if the program
 /// may have one.
-pub(super) fn add_notes(results: &mut [SanitizerResult], target: &Target) {
+pub(super) fn add_notes(results: &mut [SanitizerResult], target: &ProfileTarget) {
     if !may_have_pool(target) {
         return;
     }
@@ -30,8 +30,8 @@ pub(super) fn add_notes(results: &mut [SanitizerResult], target: &Target) {
 }
 
 /// Whether a program runs Python, and its command turns no pool off.
-fn may_have_pool(target: &Target) -> bool {
-    let Target::Program(program) = target else { return false };
+fn may_have_pool(target: &ProfileTarget) -> bool {
+    let ProfileTarget::Program(program) = target else { return false };
     let word = |arg: &'_ Arg| match arg {
         Arg::Text(text) => text.clone(),
         Arg::InJob { in_job, .. } => in_job.clone(),
@@ -63,7 +63,7 @@ mod tests {
             note: known.to_owned(),
             ..SanitizerResult::default()
         }];
-        add_notes(&mut results, &Target::Program(program));
+        add_notes(&mut results, &ProfileTarget::Program(program));
         let [result] = results;
         result.note
     }

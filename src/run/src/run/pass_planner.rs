@@ -24,7 +24,7 @@ use rgpu_model::selection::{NcuTime, Price, ReplayMode};
 use rgpu_model::{Launch, RungId, Selection};
 use rgpu_plan::kernel::ProfileMode;
 use rgpu_plan::tool::{
-    FirstPass, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Target, WindowEnd,
+    FirstPass, PlanPart, ProfileTarget, RecordedRegion, Request, RungTool, RunnerRanges, WindowEnd,
 };
 
 /// Turns a request into the first plan of its run, a survey if one is needed. Returns whether later
@@ -251,7 +251,7 @@ impl PassPlanner {
                 request.ncu.sections.clone_from(&self.selection.sections);
                 request.ncu.metrics.clone_from(&self.selection.metrics);
             }
-            let is_program = matches!(request.target, Target::Program(_));
+            let is_program = matches!(request.target, ProfileTarget::Program(_));
             if let Some(price) = self.selection.price.as_ref().filter(|_| is_program) {
                 request.window.end = Some(WindowEnd::Seconds(stop_s(price)));
             }
@@ -348,7 +348,7 @@ impl PassPlanner {
                 regions::user_regions(&builder.profile.regions, runner_ranges(&self.user_request));
             self.selection.regions_seen = seen.iter().map(RecordedRegion::display).collect();
             // The runner opens a kernel's ranges around its launches, and there were none.
-            let kernel = matches!(self.user_request.target, Target::Kernel { .. });
+            let kernel = matches!(self.user_request.target, ProfileTarget::Kernel { .. });
             let reference = kernel && facts.gpus.is_empty() && seen.is_empty();
             match regions::matching_regions(&patterns, &seen) {
                 Ok(chosen) => self.selection.regions = regions::region_choices(&patterns, &chosen),
@@ -362,8 +362,8 @@ impl PassPlanner {
             let named = !self.user_request.ncu.sections.is_empty()
                 || !self.user_request.ncu.metrics.is_empty();
             let usual = match self.user_request.target {
-                Target::Kernel { .. } => "full",
-                Target::Program(_) => "basic",
+                ProfileTarget::Kernel { .. } => "full",
+                ProfileTarget::Program(_) => "basic",
             };
             let usual = (!named).then(|| usual.to_owned());
             self.selection.set = self.user_request.ncu.set.clone().or(usual);
@@ -469,8 +469,8 @@ fn profile_step(request: &Request) -> String {
 /// Whether the runner's own ranges enclose the user's.
 pub(super) fn runner_ranges(request: &Request) -> RunnerRanges {
     match request.target {
-        Target::Kernel { .. } => RunnerRanges::Present,
-        Target::Program(_) => RunnerRanges::Absent,
+        ProfileTarget::Kernel { .. } => RunnerRanges::Present,
+        ProfileTarget::Program(_) => RunnerRanges::Absent,
     }
 }
 
@@ -499,7 +499,7 @@ mod tests {
     #[test]
     fn a_pass_tells_how_much_of_its_time_no_choice_of_launches_avoids() {
         let program = rgpu_plan::tool::Program { name: "app".into(), ..Default::default() };
-        let mut request = Request::new(ProfileMode::Deep, Target::Program(program));
+        let mut request = Request::new(ProfileMode::Deep, ProfileTarget::Program(program));
         let facts = HostFacts::default();
         let mut planner = PassPlanner::start_run(&mut request, &facts);
         request.part = PlanPart::Whole;

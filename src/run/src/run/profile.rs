@@ -18,14 +18,16 @@ use super::lifecycle::{PlanDriver, RunError, RunProgress, RunSession, RunStart};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::pass_planner::{NextStep, PassPlanner};
-use super::program_error::{self, Fault, ProgramError};
+use super::program_error::{self, ProgramError, ProgramFault};
 use super::required_rung::{below_rung_failure, is_below, misses_rung};
 use crate::disasm::NvdisasmSearch;
 use rgpu_analysis::Thresholds;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::profile::Gap;
 use rgpu_model::{Profile, RungId, Sidecars};
-use rgpu_plan::tool::{self, Draft, DraftInfo, JobName, PlanError, PlanPart, Request, Target};
+use rgpu_plan::tool::{
+    self, Draft, DraftInfo, JobName, PlanError, PlanPart, ProfileTarget, Request,
+};
 
 /// Plans that a run may send for refused rungs. Each pass adds one.
 const BASE_PLAN_LIMIT: u32 = 12;
@@ -280,13 +282,13 @@ impl ProfileDriver<'_> {
                 builder.job = Some(plain);
                 Ok(NextStep::End)
             }
-            Some(Fault::Program(failure)) => {
+            Some(ProgramFault::Program(failure)) => {
                 builder.tell_end_alone("the program fails alone, too");
                 builder.program_failure = Some(failure);
                 builder.job = Some(error.result);
                 Ok(NextStep::End)
             }
-            Some(Fault::Tool(gap)) => {
+            Some(ProgramFault::Tool(gap)) => {
                 builder.tell_end_alone("alone, the program ends well");
                 self.leave_tool(error, gap, session, context)
             }
@@ -385,7 +387,7 @@ impl ProfileDriver<'_> {
 impl ProfileRun<'_> {
     /// The failure of a run that compiled its kernel but had no GPU and no reference to run.
     fn compile_only_failure(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
-        let Target::Kernel { spec, .. } = &self.request.target else { return None };
+        let ProfileTarget::Kernel { spec, .. } = &self.request.target else { return None };
         let only = profile.rung == RungId::None && facts.gpus.is_empty();
         only.then(|| {
             PlanError::no_gpu(&facts.remote, spec, self.request.mode, &profile.ladder).into()

@@ -14,7 +14,7 @@ use rgpu_model::RungId;
 use rgpu_model::error::{Exit, Failure, Side};
 use rgpu_model::profile::Gap;
 use rgpu_plan::tool::{
-    PLAIN_STEP, PlanPart, RUNGS, Request, RungInfo, RungTool, Target, runs_python,
+    PLAIN_STEP, PlanPart, ProfileTarget, RUNGS, Request, RungInfo, RungTool, runs_python,
 };
 use rgpu_remote::Remote;
 
@@ -98,7 +98,7 @@ pub(super) struct ProgramError {
 }
 
 /// The result of running the program without a tool.
-pub(super) enum Fault {
+pub(super) enum ProgramFault {
     /// It fails by itself.
     Program(Failure),
     /// It fails only under the tool, which the gap says.
@@ -108,7 +108,7 @@ pub(super) enum Fault {
 /// The record of the error with which the program of a job ended. `None` if it ended well, or the
 /// tool failed.
 pub(super) fn find<'r>(request: &Request, result: &'r JobResult) -> Option<&'r RungRecord> {
-    let Target::Program(_) = request.target else { return None };
+    let ProfileTarget::Program(_) = request.target else { return None };
     if !matches!(result.outcome, Some(Outcome::Done | Outcome::Failed { .. })) {
         return None;
     }
@@ -258,7 +258,7 @@ pub(super) fn crash_on_higher_rung(
     result: &JobResult,
     ladder: &[RungRecord],
 ) -> Option<Gap> {
-    let Target::Program(_) = request.target else { return None };
+    let ProfileTarget::Program(_) = request.target else { return None };
     let survey = survey_that_ended_well(ladder)?;
     let is_crash = |record: &&RungRecord| {
         !record.ok && tool_of(record) == Some(RungTool::Ncu) && crash_signal(record).is_some()
@@ -326,16 +326,16 @@ impl ProgramError {
         plain: &JobResult,
         request: &mut Request,
         remote: &dyn Remote,
-    ) -> Option<Fault> {
+    ) -> Option<ProgramFault> {
         request.part = self.part;
         let record = plain.last_rung(PLAIN_STEP)?;
         if !matches!(plain.outcome, Some(Outcome::Done | Outcome::Failed { .. })) {
             return None;
         }
         if failed(record) {
-            return Some(Fault::Program(failure(record, ", also without a tool", remote)));
+            return Some(ProgramFault::Program(failure(record, ", also without a tool", remote)));
         }
-        Some(Fault::Tool(tool_fault(&self.record, "without a tool", request)))
+        Some(ProgramFault::Tool(tool_fault(&self.record, "without a tool", request)))
     }
 
     /// Whether the job measured something, or had a rung refused: then the ladder continues from there.

@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 
 use super::regions::is_in_timed_phase;
-use rgpu_import::Imported;
+use rgpu_import::ImportedArtifact;
 use rgpu_model::timeline::RegionKind;
 use rgpu_model::{Launch, Profile, Region, RungId};
-use rgpu_plan::tool::{RGPU_DOMAIN, Request, Target};
+use rgpu_plan::tool::{ProfileTarget, RGPU_DOMAIN, Request};
 
 /// Whether this rung measured whole ranges.
 pub(super) fn measured_ranges(rung: &RungId, request: &Request) -> bool {
@@ -23,8 +23,8 @@ pub(super) fn measured_ranges(rung: &RungId, request: &Request) -> bool {
 
 /// Drops ranges in the runner's phases other than the timed one, which ncu cannot exclude in range
 /// replay.
-pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
-    if !matches!(request.target, Target::Kernel { .. }) {
+pub(super) fn keep_timed(imported: &mut ImportedArtifact, request: &Request) {
+    if !matches!(request.target, ProfileTarget::Kernel { .. }) {
         return;
     }
     let prefix = format!("{RGPU_DOMAIN}@");

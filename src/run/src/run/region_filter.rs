@@ -5,7 +5,7 @@
 //! ranges inside". Each result of the report names its open ranges, so launches elsewhere can be
 //! dropped after the import.
 
-use rgpu_import::Imported;
+use rgpu_import::ImportedArtifact;
 use rgpu_model::profile::Gap;
 use rgpu_model::timeline::RegionKind;
 use rgpu_model::{Launch, Region};
@@ -14,7 +14,7 @@ use rgpu_plan::tool::{RangeKind, RecordedRegion, RunnerRanges, domain_and_name};
 /// Drops launches outside `regions`; none if `regions` is empty. Returns a gap that says how many
 /// were dropped.
 pub(super) fn keep_regions(
-    imported: &mut Imported,
+    imported: &mut ImportedArtifact,
     regions: &[RecordedRegion],
     runner_ranges: RunnerRanges,
 ) -> Option<Gap> {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use rgpu_import::{IMPORTERS, Source};
 
-    fn recorded(name: &str) -> Imported {
+    fn recorded(name: &str) -> ImportedArtifact {
         let path = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
             .join("tests/fixtures/ncu/2025.3.1")
             .join(name)
@@ -86,7 +86,7 @@ mod tests {
         RecordedRegion { path: path.iter().map(|part| (*part).to_owned()).collect(), kind }
     }
 
-    fn paths(imported: &Imported) -> Vec<String> {
+    fn paths(imported: &ImportedArtifact) -> Vec<String> {
         imported.launches.iter().map(|launch| launch.region.join("::")).collect()
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::config::LoopMode;
-use super::documents::{DocumentKind, Signed, read_signed, reject, write_json, write_text};
+use super::documents::{DocumentKind, SignedDocument, read_signed, reject, write_json, write_text};
 use super::driver::LoopRunner;
 use super::measure::PhaseError;
 use super::prompt::{self, PromptInput};
@@ -35,7 +35,7 @@ impl DocumentKind {
 impl LoopRunner {
     /// Writes the prompt and gets the answer: from a person or program outside, from the user's
     /// command, or made up. The inner error tells how a command ended that wrote no answer.
-    pub(super) fn ask<T: Signed>(
+    pub(super) fn ask<T: SignedDocument>(
         &mut self,
         kind: DocumentKind,
     ) -> Result<Result<T, String>, PhaseError> {
@@ -117,7 +117,7 @@ impl LoopRunner {
     }
 
     /// The answer, if there is one. An invalid file is moved away, and the user gets a note.
-    pub(super) fn take_answer<T: Signed>(&self, kind: DocumentKind) -> Option<T> {
+    pub(super) fn take_answer<T: SignedDocument>(&self, kind: DocumentKind) -> Option<T> {
         let name = kind.answer_file();
         let path = self.iteration_folder().join(name);
         match read_signed(&self.loops.files, &path, self.state.iteration, &self.state.nonce)? {
@@ -131,7 +131,7 @@ impl LoopRunner {
     }
 
     /// Waits for an answer that somebody else writes.
-    fn wait_for_answer<T: Signed>(&mut self, kind: DocumentKind) -> Result<T, PhaseError> {
+    fn wait_for_answer<T: SignedDocument>(&mut self, kind: DocumentKind) -> Result<T, PhaseError> {
         loop {
             if let Some(document) = self.take_answer(kind) {
                 return Ok(document);

@@ -50,7 +50,7 @@ impl LoopMode {
 /// The number that a loop improves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Metric {
+pub enum LoopMetric {
     /// The geometric mean of the median times of all sizes, in microseconds. Lower is better.
     #[default]
     GmeanUs,
@@ -58,7 +58,7 @@ pub enum Metric {
     Speedup,
 }
 
-impl Metric {
+impl LoopMetric {
     /// The word in settings and documents.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -106,13 +106,13 @@ impl<'de> Deserialize<'de> for TimeLimit {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum SecondsOrText {
             Seconds(f64),
             Text(String),
         }
-        let seconds = match Written::deserialize(deserializer)? {
-            Written::Seconds(seconds) => Some(seconds),
-            Written::Text(text) => parse_duration(&text).map(|time| time.as_secs_f64()),
+        let seconds = match SecondsOrText::deserialize(deserializer)? {
+            SecondsOrText::Seconds(seconds) => Some(seconds),
+            SecondsOrText::Text(text) => parse_duration(&text).map(|time| time.as_secs_f64()),
         };
         match seconds {
             Some(seconds) if (0.0..=30.0 * 86400.0).contains(&seconds) => Ok(Self(seconds)),
@@ -152,7 +152,7 @@ pub struct LoopConfig {
     pub profile_mode: String,
     /// The number that the target is about.
     #[serde(default)]
-    pub target_metric_name: Metric,
+    pub target_metric_name: LoopMetric,
     /// Which way it improves; only for the reader, because each metric has one way.
     pub target_metric_direction: Option<Direction>,
     /// The value to reach. Absent: the loop has no target. `target` is another name of this key.

@@ -114,18 +114,18 @@ pub struct ReviewerVerdict {
 }
 
 /// A file that carries the iteration and nonce of its prompt.
-pub(super) trait Signed: serde::de::DeserializeOwned {
+pub(super) trait SignedDocument: serde::de::DeserializeOwned {
     /// The iteration and the nonce.
     fn signature(&self) -> (u32, &str);
 }
 
-impl Signed for WorkerResult {
+impl SignedDocument for WorkerResult {
     fn signature(&self) -> (u32, &str) {
         (self.iteration, &self.nonce)
     }
 }
 
-impl Signed for ReviewerVerdict {
+impl SignedDocument for ReviewerVerdict {
     fn signature(&self) -> (u32, &str) {
         (self.iteration, &self.nonce)
     }
@@ -133,7 +133,7 @@ impl Signed for ReviewerVerdict {
 
 /// Reads a file of this prompt. `None` if there is none; an error in words if there is one that does
 /// not count.
-pub(super) fn read_signed<T: Signed>(
+pub(super) fn read_signed<T: SignedDocument>(
     files: &Folder,
     path: &Path,
     iteration: u32,

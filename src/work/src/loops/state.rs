@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::config::Metric;
+use super::config::LoopMetric;
 use super::documents::{ReviewerVerdict, WorkerResult};
 use rgpu_model::comparison::TimeVerdict;
 
@@ -407,10 +407,10 @@ impl LoopState {
     }
 
     /// The value of a metric for a time of a later state. `None` if it or the start is unknown.
-    pub(super) fn metric(&self, metric: Metric, time: &MeasuredTime) -> Option<f64> {
+    pub(super) fn metric(&self, metric: LoopMetric, time: &MeasuredTime) -> Option<f64> {
         match metric {
-            Metric::GmeanUs => Some(time.gmean_us),
-            Metric::Speedup => {
+            LoopMetric::GmeanUs => Some(time.gmean_us),
+            LoopMetric::Speedup => {
                 let start = self.start.as_ref()?.time.as_ref()?;
                 Some(start.gmean_us / time.gmean_us)
             }
@@ -418,7 +418,7 @@ impl LoopState {
     }
 
     /// The value of a metric for the best.
-    pub fn best_metric(&self, metric: Metric) -> Option<f64> {
+    pub fn best_metric(&self, metric: LoopMetric) -> Option<f64> {
         self.metric(metric, self.best.as_ref()?.time.as_ref()?)
     }
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::config::{LoopMode, Metric};
+use super::config::{LoopMetric, LoopMode};
 use super::documents::{DocumentKind, write_json};
 use super::error::LoopError;
 use super::state::{IterationRecord, KeptState, LoopComparison, LoopState, Phase, Stop};
@@ -24,7 +24,7 @@ const MAX_HEARTBEAT_BYTES: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoopTarget {
     /// The metric that is to improve.
-    pub metric: Metric,
+    pub metric: LoopMetric,
     /// The value to reach. Absent: there is none.
     pub threshold: Option<f64>,
     /// The value of the best. Absent if it was not measured.

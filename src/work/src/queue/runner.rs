@@ -106,7 +106,7 @@ pub enum RunnerEvent {
 
 /// An attempt that this runner follows.
 #[derive(Debug)]
-struct Watched {
+struct WatchedEntry {
     attempt: u32,
     log_bytes: u64,
     silent_since: Instant,
@@ -120,7 +120,7 @@ pub struct Runner {
     schedule: Schedule,
     /// The event of this runner's start.
     event: i64,
-    watched: BTreeMap<i64, Watched>,
+    watched: BTreeMap<i64, WatchedEntry>,
     ended: (UnboundedSender<i64>, UnboundedReceiver<i64>),
     /// Whether the last try to write `queue.log` failed, so that it is reported once.
     is_log_failing: bool,
@@ -313,7 +313,7 @@ impl Runner {
     }
 
     fn watch(&mut self, entry: i64, attempt: u32) {
-        let watched = Watched {
+        let watched = WatchedEntry {
             attempt,
             log_bytes: 0,
             silent_since: Instant::now(),

@@ -2,10 +2,10 @@
 
 use super::file::{MOST_CASES, SuiteFile};
 use super::matrix::AxisKind;
-use super::target::{Settings, TargetKind, TargetSpec};
+use super::target::{CaseSettings, TargetKind, TargetSpec};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::suite::Level;
-use rgpu_plan::kernel::sizes::{self, Selection};
+use rgpu_plan::kernel::sizes::{self, CaseSelection};
 use rgpu_plan::kernel::{KernelSpec, ProfileMode, is_identifier};
 
 /// A case: a target with one value for each axis of its matrix.
@@ -22,7 +22,7 @@ pub struct SuiteCase {
     /// The kernel, pair of kernels or program that it runs.
     pub subject: TargetKind,
     /// Its settings; those that axes set are set.
-    pub settings: Settings,
+    pub settings: CaseSettings,
     /// Whether its target is generated.
     pub generated: bool,
 }
@@ -193,9 +193,9 @@ impl SuiteCase {
             return Ok(vec![words.join(",")]);
         }
         let selection = if self.settings.sizes.is_empty() {
-            Selection::Default
+            CaseSelection::Default
         } else {
-            Selection::Given(self.settings.sizes.clone())
+            CaseSelection::Given(self.settings.sizes.clone())
         };
         let base = sizes::select(spec, &selection)?;
         let [base] = base.as_slice() else {
@@ -279,7 +279,7 @@ mod tests {
             suites: Vec::new(),
             axes: axes.to_vec(),
             subject: TargetKind::default(),
-            settings: Settings::default(),
+            settings: CaseSettings::default(),
             generated: false,
         };
         for (word, filled) in [

@@ -10,7 +10,7 @@ use toml::de::DeTable;
 
 use super::matches;
 use super::matrix::{Axis, AxisKind, Matrix, sweep_values};
-use super::target::{Settings, SizeGrowth, TargetKind, TargetSpec};
+use super::target::{CaseSettings, SizeGrowth, TargetKind, TargetSpec};
 use rgpu_model::duration::parse_duration;
 use rgpu_model::error::{Exit, Failure, Result, no_such_file};
 use rgpu_model::suite::Level;
@@ -187,7 +187,7 @@ fn parse(file: &Path, text: &str) -> Result<SuiteFile, KernelError> {
         origin.error(error.span().unwrap_or(0..0), "", problem, None)
     })?;
     let top = Table::new(&origin, "", document.get_ref(), 0..0, KEYS)?;
-    let (mut defaults, mut max_cases) = (Settings::default(), MAX_CASES);
+    let (mut defaults, mut max_cases) = (CaseSettings::default(), MAX_CASES);
     let default_table = top.optional("defaults").map(|item| item.table(DEFAULTS)).transpose()?;
     if let Some(table) = &default_table {
         defaults = settings(table)?;
@@ -219,7 +219,7 @@ fn parse(file: &Path, text: &str) -> Result<SuiteFile, KernelError> {
     Ok(read)
 }
 
-fn target(table: &Table<'_>, defaults: &Settings) -> Result<TargetSpec, KernelError> {
+fn target(table: &Table<'_>, defaults: &CaseSettings) -> Result<TargetSpec, KernelError> {
     let item = table.required("name")?;
     let name = item.text()?;
     let (suite, case) = name.split_once(':').unwrap_or(("", ""));
@@ -323,7 +323,7 @@ fn work(table: &Table<'_>) -> Result<TargetKind, KernelError> {
     }
 }
 
-fn settings(table: &Table<'_>) -> Result<Settings, KernelError> {
+fn settings(table: &Table<'_>) -> Result<CaseSettings, KernelError> {
     let text = |key| table.optional(key).map(|item| item.text().map(str::to_owned)).transpose();
     let number =
         |key, least, most| table.optional(key).map(|item| count(&item, least, most)).transpose();
@@ -340,7 +340,7 @@ fn settings(table: &Table<'_>) -> Result<Settings, KernelError> {
     };
     let arch = table.optional("arch").map(|item| architecture(&item)).transpose()?;
     let most = u64::from(u32::MAX);
-    Ok(Settings {
+    Ok(CaseSettings {
         level: table.optional("level").map(|item| level(&item)).transpose()?,
         mode: table.optional("mode").map(|item| mode(&item)).transpose()?,
         remote: text("remote")?,

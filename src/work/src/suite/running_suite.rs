@@ -305,7 +305,7 @@ pub fn grown_sizes(cases: &[CaseSizes], grow: &SizeGrowth) -> Option<Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Settings;
+    use crate::suite::CaseSettings;
 
     fn running_suite(ids: &[&str]) -> RunningSuite {
         let case = |id: &&str| {
@@ -315,7 +315,7 @@ mod tests {
                 suites: vec!["s".into()],
                 axes: Vec::new(),
                 subject: TargetKind::Kernel("k".into()),
-                settings: Settings::default(),
+                settings: CaseSettings::default(),
                 generated: false,
             };
             (case, "h200".to_owned())
@@ -391,7 +391,7 @@ mod tests {
             suites: vec!["s".into()],
             axes: Vec::new(),
             subject: TargetKind::Kernel("k".into()),
-            settings: Settings::default(),
+            settings: CaseSettings::default(),
             generated: false,
         };
         assert_eq!(

@@ -21,7 +21,7 @@ pub struct TargetSpec {
     /// The line of each key of bench.toml that says something about it, such as `matrix.sizes.n`.
     pub lines: BTreeMap<String, usize>,
     /// Its settings, with the defaults of the file where it has none.
-    pub settings: Settings,
+    pub settings: CaseSettings,
     /// The axes of its matrix.
     pub matrix: Matrix,
     /// Whether a program wrote it, so that it is left out unless asked for.
@@ -85,7 +85,7 @@ impl Default for TargetKind {
 
 /// Settings that the defaults and each target may have. An absent one is rgpu's own.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct CaseSettings {
     /// How much is measured besides times.
     pub level: Option<Level>,
     /// The mode of `rgpu profile`; absent: as the level says.
@@ -131,7 +131,7 @@ pub struct SizeGrowth {
     pub times: u32,
 }
 
-impl Settings {
+impl CaseSettings {
     /// These settings, with `defaults` where they say nothing. Tables are joined key by key.
     pub fn or(mut self, defaults: &Self) -> Self {
         let join = |own: &mut BTreeMap<String, String>, others: &BTreeMap<String, String>| {

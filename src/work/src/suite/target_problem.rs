@@ -9,7 +9,7 @@ use super::file::SuiteFile;
 use super::matrix::AxisKind;
 use super::target::{TargetKind, TargetSpec, kernel_path, program_path};
 use rgpu_model::error::{Failure, Result, nearest};
-use rgpu_plan::kernel::{KernelError, KernelFolders, KernelSpec, Selection, find};
+use rgpu_plan::kernel::{CaseSelection, KernelError, KernelFolders, KernelSpec, find};
 
 /// An entry of bench.toml for which `rgpu bench run` fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,7 +213,7 @@ fn outside_text(name: &str) -> String {
 fn sizes_of(case: &SuiteCase, spec: &KernelSpec) -> Result<Vec<(String, Vec<Vec<i64>>)>> {
     case.check_macros(spec)?;
     let (mode, _) = case.mode(spec.mode, case.settings.level.unwrap_or_default());
-    let cases = spec.cases(&Selection::for_mode(&case.problem_sizes(spec)?, mode))?;
+    let cases = spec.cases(&CaseSelection::for_mode(&case.problem_sizes(spec)?, mode))?;
     let rows = |case: rgpu_case::Case| {
         (case.name, case.groups.into_iter().map(|group| group.sizes).collect())
     };

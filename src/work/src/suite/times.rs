@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::target::Settings;
+use super::target::CaseSettings;
 use rgpu_analysis::compare::device;
 use rgpu_model::Profile;
 use rgpu_model::metric::MAIN_METRICS;
@@ -58,7 +58,7 @@ impl SideSource {
 }
 
 /// A digest of everything that a kernel is made of: its files and the options of its build.
-pub fn inputs_digest(inputs: &InputsRecord, settings: &Settings) -> String {
+pub fn inputs_digest(inputs: &InputsRecord, settings: &CaseSettings) -> String {
     let mut files: Vec<&str> = inputs.files.iter().map(|file| file.sha256.as_str()).collect();
     files.sort_unstable();
     let parts = (files, &settings.define, &settings.env, &settings.arch);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rgpu_remote::RemoteSpec;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Deployed, NCU, kill, python, whole};
+use super::{DeployedApp, NCU, kill, python, whole};
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
 use crate::over_http::phases::{RestartableServer, nothing_is_lost_or_run_twice};
@@ -58,10 +58,10 @@ fn kill_containers(laptop: &Laptop) {
 async fn a_front_that_dies_in_each_phase_with_all_its_files_loses_nothing_and_runs_nothing_twice() {
     let Some(python) = python() else { return };
     let laptop = Laptop::new();
-    let app = Deployed::start(&laptop, &python);
+    let app = DeployedApp::start(&laptop, &python);
     let spec = spec(&laptop, app.port);
     let server =
-        RestartableServer::new(app, |app: Deployed| app.kill_and_restart(&laptop, &python));
+        RestartableServer::new(app, |app: DeployedApp| app.kill_and_restart(&laptop, &python));
     let forgotten = || {
         wait_for("a Volume without jobs", || {
             let jobs = [kept(&laptop, "calls"), kept(&laptop, "front/jobs")].concat();
@@ -88,7 +88,7 @@ fn a_container_that_dies_in_each_phase_is_told_and_its_job_is_not_begun_again() 
     // is kept: what it stands still at, and whether the program had begun then.
     for (at, begun) in [("begun/*", false), ("out/000001", true), ("out/000002", true)] {
         let laptop = Laptop::new();
-        let app = Deployed::in_trouble(&laptop, &python);
+        let app = DeployedApp::in_trouble(&laptop, &python);
         fs::write(laptop.path("modal/hold"), at).unwrap();
         let ran = laptop.path("ran");
         let script = format!(
@@ -119,7 +119,7 @@ fn a_container_that_dies_in_each_phase_is_told_and_its_job_is_not_begun_again() 
 fn a_container_that_dies_when_all_was_said_costs_nothing() {
     let Some(python) = python() else { return };
     let laptop = Laptop::new();
-    let _app = Deployed::in_trouble(&laptop, &python);
+    let _app = DeployedApp::in_trouble(&laptop, &python);
     fs::write(laptop.path("modal/hold"), "done").unwrap();
     let line = "exec --remote b200 --pull made -- sh -c 'echo made > made; echo out; exit 3'";
     let child = laptop.start(line);
@@ -134,7 +134,7 @@ fn a_container_that_dies_when_all_was_said_costs_nothing() {
 fn a_container_that_dies_while_its_job_is_cancelled_is_no_other_end_than_that() {
     let Some(python) = python() else { return };
     let laptop = Laptop::new();
-    let _app = Deployed::start(&laptop, &python);
+    let _app = DeployedApp::start(&laptop, &python);
     let ran = laptop.path("ran");
     let line = format!("exec --remote b200 -- sh -c 'echo once >> {}; sleep 7014'", ran.display());
     let child = laptop.start(&line);
@@ -154,7 +154,7 @@ fn a_container_that_dies_while_its_job_is_cancelled_is_no_other_end_than_that() 
 fn a_call_of_which_no_container_comes_is_told_and_leaves_nothing() {
     let Some(python) = python() else { return };
     let laptop = Laptop::new();
-    let _app = Deployed::in_trouble(&laptop, &python);
+    let _app = DeployedApp::in_trouble(&laptop, &python);
     fs::write(laptop.path("modal/unborn"), "yes").unwrap();
     let line = "exec --remote b200 --pull made -- sh -c 'echo made > made'";
     let child = laptop.start(line);
@@ -185,7 +185,7 @@ fn a_volume_that_fails_now_and_then_or_is_away_for_a_while_costs_a_profile_nothi
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);
     host.mischief("ncu gate\n");
-    let _app = Deployed::in_trouble(&laptop, &python);
+    let _app = DeployedApp::in_trouble(&laptop, &python);
     fs::write(laptop.path("modal/every"), "7").unwrap();
     let child = laptop.start(NCU);
     host.wait_for_gate("ncu");
@@ -202,7 +202,7 @@ fn a_volume_that_fails_now_and_then_or_is_away_for_a_while_costs_a_profile_nothi
 fn a_front_whose_server_alone_dies_starts_another() {
     let Some(python) = python() else { return };
     let laptop = Laptop::new();
-    let _app = Deployed::start(&laptop, &python);
+    let _app = DeployedApp::start(&laptop, &python);
     let ran = laptop.path("ran");
     let script = format!("echo once >> {}; sleep 3; echo late; exit 4", ran.display());
     let line = format!("exec --remote b200 -- sh -c '{script}'");

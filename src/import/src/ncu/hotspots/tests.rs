@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_format::ncu_rep::NcuReadLimits;
 
-use crate::Imported;
+use crate::ImportedArtifact;
 use crate::ncu::{RequestedCounters, import};
 use rgpu_model::NamedNumbers;
 use rgpu_model::hotspots::{InstructionSpot, LaunchSpots};
@@ -14,7 +14,7 @@ fn fixtures() -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/ncu/2025.3.1")
 }
 
-fn imported(case: &str) -> Imported {
+fn imported(case: &str) -> ImportedArtifact {
     let bytes = std::fs::read(fixtures().join(case).join("report.ncu-repz")).unwrap();
     import(&bytes, "raw/report.ncu-repz", &RequestedCounters::default(), &NcuReadLimits::default())
         .unwrap()

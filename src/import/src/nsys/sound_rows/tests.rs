@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use crate::Imported;
+use crate::ImportedArtifact;
 use crate::nsys::import_sqlite;
 
 const TABLES: &str = "
@@ -18,7 +18,7 @@ const TABLES: &str = "
 
 /// Imports an export with these rows of kernels (as SQL: start and end), launched by a call of that
 /// name, and more SQL.
-fn imported(spans: &[(&str, &str)], call: i64, node: &str, more: &str) -> Imported {
+fn imported(spans: &[(&str, &str)], call: i64, node: &str, more: &str) -> ImportedArtifact {
     let mut sql = TABLES.to_owned();
     for ((start, end), id) in spans.iter().zip(1..) {
         writeln!(
@@ -46,17 +46,17 @@ fn good() -> Vec<(String, String)> {
         .collect()
 }
 
-fn with_good(others: &[(&str, &str)]) -> Imported {
+fn with_good(others: &[(&str, &str)]) -> ImportedArtifact {
     let good = good();
     let all = good.iter().map(|(start, end)| (start.as_str(), end.as_str()));
     imported(&all.chain(others.iter().copied()).collect::<Vec<_>>(), 2, "NULL", "")
 }
 
-fn gap<'i>(imported: &'i Imported, code: &str) -> Option<&'i str> {
+fn gap<'i>(imported: &'i ImportedArtifact, code: &str) -> Option<&'i str> {
     imported.gaps.iter().find(|gap| gap.code == code).map(|gap| gap.text.as_str())
 }
 
-fn launches(imported: &Imported) -> (u64, u64) {
+fn launches(imported: &ImportedArtifact) -> (u64, u64) {
     (imported.kernels[0].launches, imported.kernels[0].total_ns)
 }
 

@@ -5,7 +5,7 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::PlanError;
 use super::facts::is_assumed;
-use super::request::{Request, Target};
+use super::request::{ProfileTarget, Request};
 
 /// The architecture if there is no GPU, no `--arch` and none in kernel.toml.
 const DEFAULT: &str = "sm_90a";
@@ -17,7 +17,7 @@ const DEFAULT: &str = "sm_90a";
 /// # Errors
 /// [`PlanError`] when the requested GPU does not exist, or cannot run the requested architecture.
 pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanError> {
-    let Target::Kernel { spec, .. } = &request.target else { return Ok(String::new()) };
+    let ProfileTarget::Kernel { spec, .. } = &request.target else { return Ok(String::new()) };
     let gpu = chosen_gpu(request, facts)?;
     if let Some(requested) = &request.arch {
         return match gpu {

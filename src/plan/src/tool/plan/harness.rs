@@ -7,7 +7,7 @@ use rgpu_protocol::plan::{Arg, ArtifactSpec};
 
 use super::draft::{BundleFile, PlanError};
 use super::ladder::artifact;
-use super::request::{Request, Target, path_of};
+use super::request::{ProfileTarget, Request, path_of};
 use super::{RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER};
 use rgpu_model::profile::ArtifactKind;
 
@@ -36,7 +36,7 @@ pub(super) enum JobRunner<'a> {
 impl<'a> JobRunner<'a> {
     pub(super) fn new(request: &Request, facts: &'a HostFacts) -> Self {
         match &request.target {
-            Target::Kernel { spec, .. } if spec.is_python() => {
+            ProfileTarget::Kernel { spec, .. } if spec.is_python() => {
                 Self::Python(path_of(facts, "python3").unwrap_or("python3"))
             }
             _ => Self::Runner,
@@ -98,7 +98,7 @@ impl<'a> JobRunner<'a> {
 
 /// Checks that the host has what a Python kernel needs.
 pub(super) fn check(request: &Request, facts: &HostFacts) -> Result<(), PlanError> {
-    let Target::Kernel { spec, .. } = &request.target else { return Ok(()) };
+    let ProfileTarget::Kernel { spec, .. } = &request.target else { return Ok(()) };
     if !spec.is_python() {
         return Ok(());
     }

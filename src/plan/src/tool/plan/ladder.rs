@@ -10,7 +10,7 @@ use super::draft::{BundleFile, PlanError};
 use super::harness::JobRunner;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::request::{
-    FailedRung, FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of,
+    FailedRung, FirstPass, HostBinaries, PlanPart, ProfileTarget, Program, Request, path_of,
 };
 use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
 use super::{COLLECTOR, RAW, nodes, rank_shim, torch_hook};
@@ -217,7 +217,7 @@ impl<'a> LadderBuilder<'a> {
                     .iter()
                     .find(|other| other.is_ncu_without_user_counters())
                     .map(|other| &*other.id),
-                kernel: matches!(self.request.target, Target::Kernel { .. }),
+                kernel: matches!(self.request.target, ProfileTarget::Kernel { .. }),
                 filtered: ncu::filtered(self.request),
             };
             rung.diagnosis = table(info.tool.messages(), next_rungs);
@@ -262,30 +262,30 @@ impl<'a> LadderBuilder<'a> {
     /// The command that a tool profiles.
     fn target_command(&self, job: &str) -> Vec<Arg> {
         match &self.request.target {
-            Target::Kernel { .. } => self.jobs.usual_command(job, &[], job).0,
-            Target::Program(program) => program.argv.clone(),
+            ProfileTarget::Kernel { .. } => self.jobs.usual_command(job, &[], job).0,
+            ProfileTarget::Program(program) => program.argv.clone(),
         }
     }
 
     fn own_artifacts(&self, job: &str) -> Vec<ArtifactSpec> {
         match &self.request.target {
-            Target::Kernel { .. } => self.jobs.usual_command(job, &[], job).1,
-            Target::Program(_) => Vec::new(),
+            ProfileTarget::Kernel { .. } => self.jobs.usual_command(job, &[], job).1,
+            ProfileTarget::Program(_) => Vec::new(),
         }
     }
 
     fn rung(&self, info: &RungInfo, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
         // The exit status of a program is not checked; the tool's report decides.
         let exit = match self.request.target {
-            Target::Kernel { .. } => vec![0],
-            Target::Program(_) => Vec::new(),
+            ProfileTarget::Kernel { .. } => vec![0],
+            ProfileTarget::Program(_) => Vec::new(),
         };
         let (env, cwd) = match &self.request.target {
-            Target::Program(program) if !program.cwd.is_empty() => {
+            ProfileTarget::Program(program) if !program.cwd.is_empty() => {
                 (program.env.clone(), program.cwd.clone())
             }
-            Target::Program(program) => (program.env.clone(), RAW.to_owned()),
-            Target::Kernel { .. } => (BTreeMap::new(), RAW.to_owned()),
+            ProfileTarget::Program(program) => (program.env.clone(), RAW.to_owned()),
+            ProfileTarget::Kernel { .. } => (BTreeMap::new(), RAW.to_owned()),
         };
         Rung {
             id: info.id.to_string(),
@@ -358,7 +358,7 @@ impl<'a> LadderBuilder<'a> {
         let mut rung = self.rung(info, argv, artifacts);
         rung.env.extend(env);
         rung.success.files = vec![report];
-        if matches!(self.request.target, Target::Program(_)) {
+        if matches!(self.request.target, ProfileTarget::Program(_)) {
             for (name, value) in ncu::PROGRAM_ENV.iter() {
                 if self.request.program_env(name).is_none() {
                     rung.env.insert((*name).to_owned(), Arg::text(*value));
@@ -454,7 +454,7 @@ impl<'a> LadderBuilder<'a> {
         // The log is missing if the program opens no range or never loads the collector. For a
         // program on a host without a GPU no lower rung gives more, so a missing log is accepted
         // there.
-        if !on_cpu || matches!(self.request.target, Target::Kernel { .. }) {
+        if !on_cpu || matches!(self.request.target, ProfileTarget::Kernel { .. }) {
             rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
         }
         if on_cpu {
@@ -493,7 +493,7 @@ impl<'a> LadderBuilder<'a> {
 
     /// Runs a Python kernel or program under torch's own profiler, which needs no tool on the host.
     fn add_torch(&mut self, info: &RungInfo) {
-        if let Target::Program(program) = &self.request.target {
+        if let ProfileTarget::Program(program) = &self.request.target {
             return self.add_torch_hook(info, program);
         }
         if !self.jobs.is_python() {
@@ -537,11 +537,11 @@ impl<'a> LadderBuilder<'a> {
     /// Times a kernel without a tool. A program is only run, and only once.
     fn add_time(&mut self, info: &RungInfo, flags: &[&str]) {
         match &self.request.target {
-            Target::Kernel { .. } => {
+            ProfileTarget::Kernel { .. } => {
                 let (argv, artifacts) = self.jobs.logged_command("time", flags, STEP);
                 self.rungs.push(self.rung(info, argv, artifacts));
             }
-            Target::Program(program) if info.id == RungId::HostClock => {
+            ProfileTarget::Program(program) if info.id == RungId::HostClock => {
                 let argv = match self.request.nodes {
                     0 | 1 => program.argv.clone(),
                     _ => self.on_each_node(info, &[], &[]),
@@ -550,23 +550,23 @@ impl<'a> LadderBuilder<'a> {
                 rung.loses = "all data but the program's own time".to_owned();
                 self.rungs.push(rung);
             }
-            Target::Program(_) => {}
+            ProfileTarget::Program(_) => {}
         }
     }
 
     /// Runs the reference on the CPU, or the program as it is.
     fn add_cpu(&mut self, info: &RungInfo) {
         let (argv, artifacts) = match self.request.target {
-            Target::Kernel { .. } => self.jobs.logged_command("cpu", &[], "cpu"),
-            Target::Program(_) => (self.target_command("cpu"), Vec::new()),
+            ProfileTarget::Kernel { .. } => self.jobs.logged_command("cpu", &[], "cpu"),
+            ProfileTarget::Program(_) => (self.target_command("cpu"), Vec::new()),
         };
         self.rungs.push(self.rung(info, argv, artifacts));
     }
 }
 
 /// Whether a program is a Python program, judged by its command.
-pub fn runs_python(target: &Target) -> bool {
-    let Target::Program(program) = target else { return false };
+pub fn runs_python(target: &ProfileTarget) -> bool {
+    let ProfileTarget::Program(program) = target else { return false };
     program.argv.iter().take(2).any(|word| match word {
         Arg::Text(text) => text.contains("python") || text.ends_with(".py"),
         Arg::InJob { in_job, .. } => in_job.contains("python") || in_job.ends_with(".py"),

@@ -11,7 +11,7 @@ use rgpu_protocol::{GpuChoice, HostFacts, RungRecord};
 use super::draft::{BundleFile, Draft, DraftInfo, ExpectedReport, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, LadderBuilder, LadderRungs, artifact};
-use super::request::{FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of};
+use super::request::{FirstPass, HostBinaries, PlanPart, ProfileTarget, Program, Request, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{
     COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
@@ -155,7 +155,7 @@ impl<'a> Planner<'a> {
         if self.steps.is_empty() {
             let left_out = self.info.left_out;
             return Err(match &request.target {
-                Target::Kernel { spec, .. } if !self.gpu => {
+                ProfileTarget::Kernel { spec, .. } if !self.gpu => {
                     PlanError::no_gpu(&self.facts.remote, spec, request.mode, &left_out)
                 }
                 _ => PlanError::NoUsableRung { title, left_out },
@@ -466,7 +466,7 @@ impl<'a> Planner<'a> {
         {
             self.files.push(BundleFile::copy(COLLECTOR, collector));
         }
-        if matches!(self.request.target, Target::Program(_))
+        if matches!(self.request.target, ProfileTarget::Program(_))
             && infos.iter().any(|info| info.tool == RungTool::Torch)
         {
             self.files.push(BundleFile::text(torch_hook::PATH, torch_hook::TEXT));
@@ -487,7 +487,7 @@ impl<'a> Planner<'a> {
                 }
                 _ => format!("profile with {}", self.request.mode),
             },
-            false if matches!(self.request.target, Target::Program(_)) => {
+            false if matches!(self.request.target, ProfileTarget::Program(_)) => {
                 "run the program without a GPU".to_owned()
             }
             false if self.jobs.is_python() => "run it on the CPU".to_owned(),

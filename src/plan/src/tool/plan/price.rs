@@ -79,12 +79,12 @@ impl LaunchCost {
 mod tests {
     use super::*;
     use crate::kernel::ProfileMode;
-    use crate::tool::{Program, Target};
+    use crate::tool::{ProfileTarget, Program};
 
     #[test]
     fn more_sections_cost_more_and_metrics_share_passes() {
         let program = Program { name: "app".into(), ..Program::default() };
-        let mut request = Request::new(ProfileMode::Deep, Target::Program(program));
+        let mut request = Request::new(ProfileMode::Deep, ProfileTarget::Program(program));
         let passes = |request: &Request| LaunchCost::estimate(request, "full").passes;
         assert_eq!(passes(&request), 38);
         request.ncu.set = Some("minimal".into());

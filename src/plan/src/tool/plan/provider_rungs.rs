@@ -9,7 +9,7 @@ use rgpu_protocol::{DiagnosisRule, HostFacts};
 use super::draft::{Draft, PlanError};
 use super::ladder::step_of;
 use super::message_rows::{MessageRow, RowAction};
-use super::request::{HostBinaries, JobName, PlanPart, Request, Target};
+use super::request::{HostBinaries, JobName, PlanPart, ProfileTarget, Request};
 use super::rungs::{RUNGS, RungCommand};
 use super::{RAW, plan};
 use crate::kernel::ProfileMode;
@@ -45,7 +45,8 @@ pub fn served(
     binaries: &HostBinaries,
     job: &JobName,
 ) -> Result<Vec<ProviderRung>, PlanError> {
-    let travels = matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python());
+    let travels =
+        matches!(&request.target, ProfileTarget::Kernel { spec, .. } if !spec.is_python());
     let simple =
         request.mode == ProfileMode::Ncu && request.pass == 0 && request.part == PlanPart::Whole;
     if !travels || !simple || facts.gpus.is_empty() {

@@ -48,7 +48,7 @@ pub struct Request {
     /// The mode to measure with.
     pub mode: ProfileMode,
     /// The kernel or program.
-    pub target: Target,
+    pub target: ProfileTarget,
     /// The target as typed on the command line, quoted for a shell; empty if unknown.
     pub named: String,
     /// Options of Nsight Compute.
@@ -172,7 +172,7 @@ impl Request {
     }
 
     /// A request with the defaults of every option.
-    pub fn new(mode: ProfileMode, target: Target) -> Self {
+    pub fn new(mode: ProfileMode, target: ProfileTarget) -> Self {
         let limits = rgpu_protocol::plan::Limits::default();
         Self {
             part: PlanPart::Whole,
@@ -217,7 +217,7 @@ impl Request {
     /// target, or if there is no tool.
     pub(crate) fn tool_per_rank(&self) -> Option<(&RankSelection, &Program)> {
         match (&self.ranks, &self.target) {
-            (Some(ranks), Target::Program(program)) if self.part != PlanPart::Plain => {
+            (Some(ranks), ProfileTarget::Program(program)) if self.part != PlanPart::Plain => {
                 Some((ranks, program))
             }
             _ => None,
@@ -227,8 +227,8 @@ impl Request {
     /// The user's value of an environment variable of the program.
     pub(crate) fn program_env(&self, name: &str) -> Option<Arg> {
         let own = match &self.target {
-            Target::Program(program) => program.env.get(name).cloned(),
-            Target::Kernel { .. } => None,
+            ProfileTarget::Program(program) => program.env.get(name).cloned(),
+            ProfileTarget::Kernel { .. } => None,
         };
         own.or_else(|| self.env.get(name).map(|value| Arg::text(value.as_str())))
     }
@@ -236,7 +236,7 @@ impl Request {
 
 /// The kernel or program to profile.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum ProfileTarget {
     /// A kernel with its sizes.
     Kernel {
         /// The parsed kernel.toml.

@@ -9,7 +9,7 @@ use super::ladder::artifact;
 use super::message_rows::{NextRungs, table};
 use super::options::SanitizerTool;
 use super::planner::{Planner, plain_rung};
-use super::request::{Target, path_of};
+use super::request::{ProfileTarget, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{RUNNER_INPUT_SANITIZER, rank_shim, reason};
 use crate::tool::sanitizer;
@@ -18,7 +18,7 @@ use rgpu_model::profile::ArtifactKind;
 
 impl Planner<'_> {
     pub(super) fn add_sanitizer_steps(&mut self) -> Result<(), PlanError> {
-        let is_kernel = matches!(self.request.target, Target::Kernel { .. });
+        let is_kernel = matches!(self.request.target, ProfileTarget::Kernel { .. });
         let path = path_of(self.facts, "compute-sanitizer");
         for tool in self.request.sanitizer.tools(is_kernel) {
             let name = tool.name();
@@ -70,7 +70,7 @@ impl Planner<'_> {
         let mut rung = plain_rung(&RungId::Sanitizer, Vec::new(), Vec::new());
         rung.success = Success { exit: Vec::new(), ..Success::default() };
         rung.diagnosis = table(RungTool::Sanitizer.messages(), NextRungs::default());
-        if let Target::Program(program) = &self.request.target {
+        if let ProfileTarget::Program(program) = &self.request.target {
             rung.env.clone_from(&program.env);
             if !program.cwd.is_empty() {
                 rung.cwd.clone_from(&program.cwd);
@@ -96,13 +96,13 @@ impl Planner<'_> {
         rung.artifacts = vec![artifact(sanitizer::findings(tool, ""), ArtifactKind::SanitizerXml)];
         rung.success.prints = vec![sanitizer::summary(tool)];
         match &self.request.target {
-            Target::Kernel { .. } => {
+            ProfileTarget::Kernel { .. } => {
                 let name = format!("once-{}", tool.name());
                 let (command, own) = self.jobs.command("once", RUNNER_INPUT_SANITIZER, &[], &name);
                 argv.extend(command);
                 rung.artifacts.extend(own);
             }
-            Target::Program(program) => argv.extend(program.argv.iter().cloned()),
+            ProfileTarget::Program(program) => argv.extend(program.argv.iter().cloned()),
         }
         rung.argv = argv;
         if self.jobs.is_python() {

@@ -15,7 +15,7 @@ use super::message_rows::{NextRungs, table};
 use super::options::CaptureRange;
 use super::request::{FirstPass, PlanPart, PrebuiltCode, Program};
 use super::*;
-use crate::kernel::{KernelFolders, ProfileMode, Selection, find};
+use crate::kernel::{CaseSelection, KernelFolders, ProfileMode, find};
 
 /// The folder of the workspace.
 fn repository() -> std::path::PathBuf {
@@ -39,13 +39,16 @@ fn request_in(project: PathBuf, mode: ProfileMode, kernel: &str) -> Request {
     let kernel_folders = KernelFolders { project, ..KernelFolders::default() };
     let spec = find::find(kernel, &kernel_folders).unwrap().spec;
     let sources = spec.sources(&kernel_folders).unwrap();
-    let cases = spec.cases(&Selection::Default).unwrap();
-    Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, cases, seed: 42 })
+    let cases = spec.cases(&CaseSelection::Default).unwrap();
+    Request::new(mode, ProfileTarget::Kernel { spec: Box::new(spec), sources, cases, seed: 42 })
 }
 
 fn program(mode: ProfileMode) -> Request {
     let argv = vec![Arg::text("./app"), Arg::text("--steps"), Arg::text("2")];
-    Request::new(mode, Target::Program(Program { name: "app".into(), argv, ..Program::default() }))
+    Request::new(
+        mode,
+        ProfileTarget::Program(Program { name: "app".into(), argv, ..Program::default() }),
+    )
 }
 
 fn binaries() -> HostBinaries {

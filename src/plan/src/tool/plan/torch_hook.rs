@@ -8,7 +8,7 @@ use rgpu_protocol::plan::Arg;
 use super::draft::PlanError;
 use super::message_rows::{MessageRow, RowAction};
 use super::options::{CaptureRange, WindowEnd};
-use super::request::{Program, Request, Target};
+use super::request::{ProfileTarget, Program, Request};
 
 /// Folder of the hook in the job's folder.
 const FOLDER: &str = "hook";
@@ -67,7 +67,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         (Some(CaptureRange::CudaProfilerApi), _) => {
             refuse("cudaProfilerApi", "mode `torch` records inside an NVTX range only")
         }
-        (Some(CaptureRange::Nvtx(range)), Target::Kernel { .. }) => {
+        (Some(CaptureRange::Nvtx(range)), ProfileTarget::Kernel { .. }) => {
             refuse(range, "it has no effect on a kernel in mode `torch`")
         }
         _ => Ok(()),

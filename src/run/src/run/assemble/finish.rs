@@ -15,7 +15,7 @@ use rgpu_model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use rgpu_model::profile::{CheckVerdict, CostSource, TimingClock};
 use rgpu_model::{Profile, RungId, Sidecars};
 use rgpu_plan::kernel::ProfileMode;
-use rgpu_plan::tool::{DraftInfo, Request, RungInfo, Target};
+use rgpu_plan::tool::{DraftInfo, ProfileTarget, Request, RungInfo};
 
 /// Makes the profile from all results of the run.
 pub(in crate::run) fn build_profile(
@@ -46,7 +46,7 @@ pub(in crate::run) fn build_profile(
         },
     };
     profile.kernel = kernel_info(request, &builder.draft_info, &profile, &builder.project);
-    if let Target::Kernel { spec, cases, .. } = &request.target {
+    if let ProfileTarget::Kernel { spec, cases, .. } = &request.target {
         profile.kernel.model =
             spec.model.as_ref().map(|model| stages::model(model, &builder.model));
         profile.stages = stages::stages(&profile.regions, cases, spec);
@@ -102,7 +102,7 @@ fn kernel_info(
 ) -> KernelInfo {
     let arch = if info.arch.is_empty() { Vec::new() } else { vec![info.arch.clone()] };
     match &request.target {
-        Target::Kernel { spec, .. } => KernelInfo {
+        ProfileTarget::Kernel { spec, .. } => KernelInfo {
             name: spec.name.clone(),
             language: spec.language.into(),
             entry: spec.entry_name().to_owned(),
@@ -112,7 +112,7 @@ fn kernel_info(
             compiler: profile.code.first().map(|c| c.compiler.clone()).unwrap_or_default(),
             model: None,
         },
-        Target::Program(program) => KernelInfo {
+        ProfileTarget::Program(program) => KernelInfo {
             name: program.name.clone(),
             language: CodeLanguage::Program,
             model: profile.kernel.model.clone(),
@@ -123,7 +123,7 @@ fn kernel_info(
 
 /// Sets the rates at the median time, from the case's `[work]`.
 fn set_rates(profile: &mut Profile, request: &Request) {
-    let Target::Kernel { cases, .. } = &request.target else { return };
+    let ProfileTarget::Kernel { cases, .. } = &request.target else { return };
     for result in &mut profile.cases {
         let Some(case) = cases.iter().find(|case| case.name == result.name) else { continue };
         if let Some(timing) = result

@@ -15,7 +15,7 @@ use rgpu_model::profile::CaseResult;
 use rgpu_model::profile::{ArtifactKind, CheckVerdict};
 use rgpu_model::sanitizer::SanitizerVerdict;
 use rgpu_plan::kernel::EntryPoint;
-use rgpu_plan::tool::{DraftInfo, Request, Target};
+use rgpu_plan::tool::{DraftInfo, ProfileTarget, Request};
 use rgpu_remote::Remote;
 
 /// In the error that the runner writes before each phase, in case that its process ends there.
@@ -137,7 +137,7 @@ impl ProfileBuilder {
     /// The failure if the compiled code lacks the kernel that kernel.toml names. Needed without a
     /// GPU, where nothing else reports it.
     pub(super) fn find_missing_entry(&self, request: &Request) -> Option<Failure> {
-        let Target::Kernel { spec, .. } = &request.target else { return None };
+        let ProfileTarget::Kernel { spec, .. } = &request.target else { return None };
         let EntryPoint::Device(function) = &spec.entry else { return None };
         let compiled = self.profile.artifacts.iter().any(|a| a.kind == ArtifactKind::Cubin);
         let symbols: Vec<&str> = self.profile.code.iter().map(|c| c.symbol.as_str()).collect();

@@ -10,7 +10,7 @@ use super::numbers::{self, LaunchQuota, MIN_CLASS_SHARE};
 use super::{KernelCandidate, LAUNCHES_PER_CLASS};
 use rgpu_model::profile::Gap;
 use rgpu_model::selection::Price;
-use rgpu_plan::tool::{Budget, LaunchCost};
+use rgpu_plan::tool::{DeepBudget, LaunchCost};
 
 /// The smallest set, used if no other fits the limit.
 pub(in crate::run) const FALLBACK_SET: &str = "minimal";
@@ -65,7 +65,7 @@ struct Limit {
 }
 
 impl Limit {
-    fn new(budget: Budget, program_s: f64) -> Self {
+    fn new(budget: DeepBudget, program_s: f64) -> Self {
         let usual = (RUNS_UNDER_NCU * LaunchCost::ncu_run_seconds(program_s)).max(SHORT_PASS_S);
         Self {
             seconds: budget.seconds.map_or(usual, |seconds| seconds as f64),
@@ -83,7 +83,7 @@ pub(in crate::run) fn fit(
     kernels: &[KernelCandidate],
     choices: &DeepChoices,
     program_s: f64,
-    budget: Budget,
+    budget: DeepBudget,
 ) -> BudgetFit {
     let limit = Limit::new(budget, program_s);
     let most = kernels.iter().map(|kernel| kernel.launches).max().unwrap_or(1);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn fitted(kernels: &[KernelCandidate], seconds: Option<u64>, bytes: u64) -> BudgetFit {
-        fit(kernels, &choices(), 1.0, Budget { seconds, bytes })
+        fit(kernels, &choices(), 1.0, DeepBudget { seconds, bytes })
     }
 
     fn codes(fit: &BudgetFit) -> Vec<&str> {
@@ -293,7 +293,7 @@ mod tests {
     fn without_a_budget_the_pass_takes_no_longer_than_the_program_under_ncu_half_again() {
         let kernels = [kernel("a", 1000, 1000), kernel("b", 900, 1000), kernel("c", 800, 1000)];
         for program_s in [1.0, 15.0, 60.0] {
-            let budget = Budget { seconds: None, bytes: 500_000_000 };
+            let budget = DeepBudget { seconds: None, bytes: 500_000_000 };
             let fit = fit(&kernels, &choices(), program_s, budget);
             let limit = (1.5 * (program_s + 2.0)).max(20.0);
             assert!(fit.price.seconds <= limit, "{} > {limit}", fit.price.seconds);

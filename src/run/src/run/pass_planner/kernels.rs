@@ -14,7 +14,9 @@ use rgpu_model::error::Result;
 use rgpu_model::profile::Gap;
 use rgpu_model::selection::{GeometrySum, KernelChoice, Price};
 use rgpu_model::timeline::WHOLE_GRAPHS;
-use rgpu_plan::tool::{KernelFilter, LaunchCost, Request, RunnerRanges, Target, function_name};
+use rgpu_plan::tool::{
+    KernelFilter, LaunchCost, ProfileTarget, Request, RunnerRanges, function_name,
+};
 
 /// The set that is collected unless the user names another.
 const USUAL_SET: &str = "full";
@@ -159,7 +161,7 @@ impl PassPlanner {
         let ranges = matches!(options.replay_mode.as_deref(), Some("range" | "app-range"));
         // A colon separates the parts of `--kernel-id`.
         let nameable = !exact_filter(top).filter["regex:".len()..].contains(':');
-        let whole = matches!(request.target, Target::Program(_))
+        let whole = matches!(request.target, ProfileTarget::Program(_))
             && request.patterns.is_empty()
             && request.ncu.nvtx_include.is_empty();
         let user_launches = options.launch_skip.is_some() || options.launch_count.is_some();
@@ -214,8 +216,8 @@ impl PassPlanner {
             None => String::new(),
         };
         let most = match self.user_request.target {
-            Target::Program(_) => format!("at most {} s", stop_s(price) * passes as u64),
-            Target::Kernel { .. } => "longer".to_owned(),
+            ProfileTarget::Program(_) => format!("at most {} s", stop_s(price) * passes as u64),
+            ProfileTarget::Kernel { .. } => "longer".to_owned(),
         };
         format!(
             "`{}` use {covered:.1} % of the GPU time; {} of their {launches} launches are profiled with ncu{sections}: about {:.0} s on an idle machine, {most} beside other work",
@@ -340,7 +342,7 @@ mod tests {
     #[test]
     fn the_price_promises_no_more_than_the_time_after_which_a_program_is_stopped() {
         let program = rgpu_plan::tool::Program { name: "app".into(), ..Default::default() };
-        let mut request = Request::new(ProfileMode::Deep, Target::Program(program));
+        let mut request = Request::new(ProfileMode::Deep, ProfileTarget::Program(program));
         let planner = PassPlanner::start_run(&mut request, &Default::default());
         let kernel = KernelCandidate { kernel: "add".into(), launches: 70, ..Default::default() };
         let price = Price { seconds: 17.0, limit_seconds: Some(20.4), ..Price::default() };

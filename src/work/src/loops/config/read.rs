@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 use toml::de::DeTable;
 
-use super::{Direction, LoopConfig, LoopMode, Metric, is_allowed, matcher};
+use super::{Direction, LoopConfig, LoopMetric, LoopMode, is_allowed, matcher};
 use crate::loops::LoopError;
 use crate::loops::error::NOT_TOML;
 use rgpu_model::beneath::Folder;
@@ -155,8 +155,8 @@ impl LoopConfig {
             }
         }
         let is_wrong_way = match (self.target_metric_name, self.target_metric_direction) {
-            (Metric::GmeanUs, Some(way)) => way != Direction::Lower,
-            (Metric::Speedup, Some(way)) => way != Direction::Higher,
+            (LoopMetric::GmeanUs, Some(way)) => way != Direction::Lower,
+            (LoopMetric::Speedup, Some(way)) => way != Direction::Higher,
             (_, None) => false,
         };
         if is_wrong_way {
