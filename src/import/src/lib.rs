@@ -1,10 +1,11 @@
 //! Converts the files of tools and of the harness to the types of a profile, one module for each
 //! kind of artifact.
 //!
-//! An importer reads one artifact of the run folder and returns its content as an [`ImportedArtifact`],
-//! which `rgpu_run::run` adds to the run's profile ([`ImportedArtifact::add_to`]). If a tool claims success
-//! but its report has no results, the content names that ([`RejectedReport`]), and the run tries
-//! the next rung. To add a kind of artifact: write the file and add its line to [`IMPORTERS`].
+//! An importer reads one artifact of the run folder and returns its content as an
+//! [`ImportedArtifact`], which `rgpu_run::run` adds to the run's profile
+//! ([`ImportedArtifact::add_to`]). If a tool claims success but its report has no results, the
+//! content names that ([`RejectedReport`]), and the run tries the next rung. To add a kind of
+//! artifact: write the file and add its line to [`IMPORTERS`].
 
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
