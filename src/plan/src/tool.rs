@@ -36,9 +36,9 @@ pub use nvidia_smi::gpu_processes;
 pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, side_of};
 pub use plan::{
     arch::*, build::*, compile_cache::*, draft::*, dsl::*, dsl_layouts::*, facts::*, filter::*,
-    gpu_selection::*, hang::*, harness::*, host_tool::*, ladder::*, launcher::*, options::*, pattern::*, price::*,
-    provider_rungs::*, python_env::*, rank_selection::*, reason::*, region::*, request::*,
-    rungs::*, sections::*, wheels::*,
+    gpu_selection::*, hang::*, harness::*, host_tool::*, ladder::*, launcher::*, options::*,
+    pattern::*, price::*, provider_rungs::*, python_env::*, rank_selection::*, reason::*,
+    region::*, request::*, rungs::*, sections::*, wheels::*,
 };
 pub use plan::{check, check_launcher, plan};
 

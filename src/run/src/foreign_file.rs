@@ -84,15 +84,17 @@ mod tests {
     #[test]
     fn each_kind_is_named_with_the_next_step() {
         let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
-        let lfs = of("a.nsys-rep", pointer).unwrap();
+        let lfs = recognise("a.nsys-rep", pointer).unwrap();
         assert_eq!(lfs.next_step, "in its repository: `git lfs pull --include '*a.nsys-rep'`");
         let sqlite = |table: &str| {
             let text = format!("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (); CREATE TABLE {table}");
             [&b"SQLite format 3\0"[..], text.as_bytes()].concat()
         };
-        assert!(of("a b.nvvp", &sqlite("StringTable")).unwrap().next_step.contains("'a b.nvvp'"));
-        assert_eq!(of("a.sqlite", &sqlite("StringIds")), None);
-        assert!(of("a.bz2", b"BZh91AY").unwrap().next_step.contains("bunzip2"));
-        assert_eq!(of("a.ncu-rep", b"NVR\0"), None);
+        assert!(
+            recognise("a b.nvvp", &sqlite("StringTable")).unwrap().next_step.contains("'a b.nvvp'")
+        );
+        assert_eq!(recognise("a.sqlite", &sqlite("StringIds")), None);
+        assert!(recognise("a.bz2", b"BZh91AY").unwrap().next_step.contains("bunzip2"));
+        assert_eq!(recognise("a.ncu-rep", b"NVR\0"), None);
     }
 }

@@ -197,7 +197,7 @@ pub struct DeepOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub top: Option<u32>,
 
-    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+    /// DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
     /// program's time under ncu, at least 20s; 500MB]
     #[arg(long = "budget", id = "budget", value_name = "TIME|SIZE", value_delimiter = ',', value_parser = limit)]
     #[serde(rename = "budget")]
@@ -215,8 +215,8 @@ impl DeepOptions {
     }
 
     /// Limits for the detailed profile.
-    pub fn budget(&self) -> Budget {
-        let mut budget = Budget { seconds: None, bytes: 500_000_000 };
+    pub fn budget(&self) -> DeepBudget {
+        let mut budget = DeepBudget { seconds: None, bytes: 500_000_000 };
         for limit in &self.limits {
             match *limit {
                 Limit::Seconds(seconds) => budget.seconds = Some(seconds),
@@ -229,7 +229,7 @@ impl DeepOptions {
 
 /// A limit for a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct DeepBudget {
     /// The time limit in seconds. `None`: as the duration of the program allows.
     pub seconds: Option<u64>,
     /// The size limit of the reports in bytes.
