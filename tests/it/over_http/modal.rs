@@ -250,9 +250,9 @@ fn a_warm_command_is_few_requests() {
     let count = |what: &str| log.iter().filter(|line| line.contains(what)).count();
     let [begins, submits, ends] = ["begin=true", " submits", "eof=true"].map(count);
     assert_eq!((begins, submits, ends), (1, 1, 1), "{log:#?}");
-    // Our hello and the removal of the job; the others wait for the agent.
-    assert_eq!(count("wait_ms=0"), 2 + submits + ends, "{log:#?}");
-    assert!(log.len() <= 12, "{log:#?}");
+    // Our hello, which may go with the plan, and the removal of the job; the others wait for the
+    // agent.
+    assert!(count("wait_ms=0") <= 4 && log.len() <= 12, "{log:#?}");
 }
 
 #[test]
