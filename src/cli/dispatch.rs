@@ -184,7 +184,9 @@ fn app(global: GlobalArgs, names: KernelNames, argv: &[OsString]) -> Result<App>
 
 /// The settings and folders that a shell's completion reads names from.
 pub(super) fn app_for_names() -> Result<App> {
-    app(GlobalArgs::default(), KernelNames::default(), &[])
+    let app = app(GlobalArgs::default(), KernelNames::default(), &[])?;
+    for_agent::confine(&app)?;
+    Ok(app)
 }
 
 /// Refuses a second `--arch` where a command takes one: the last alone would count.
