@@ -35,6 +35,7 @@ def profile(
     full_names: bool = False,
     gpu: str | None = None,
     gpus: str | None = None,
+    hang: Time | None = None,
     iters: int | None = None,
     kernel: Path | None = None,
     kernel_exclude: str | Sequence[str] | None = None,
@@ -69,7 +70,6 @@ def profile(
     seed: int | None = None,
     set: str | None = None,
     share_gpu: bool = False,
-    stall: Time | None = None,
     strict: bool = False,
     sudo: bool = False,
     sweep: Pairs | None = None,
@@ -91,7 +91,7 @@ def profile(
         machine, if it has no NVIDIA driver]
     arch: Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]
     at_least: The lowest rung that counts as success, e.g. ncu.basic
-    budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+    budget: DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
         program's time under ncu, at least 20s; 500MB]
     capture_range: Record only inside this NVTX range
     clock_control: How ncu controls the GPU clocks
@@ -106,6 +106,8 @@ def profile(
     gpus: Give a program this many GPUs, all, or those with these indexes; `--gpu` says which
         qualify. A job of Slurm asks for this many on each node. The modes ncu and deep then need
         `--ranks` [default: 1]
+    hang: Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+        ranks, their last collective and their stacks; what was measured is kept
     iters: Timed launches [default: until the median is known to 0.5 %]
     kernel: The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file
     kernel_exclude: Leave out kernels with this name
@@ -153,8 +155,6 @@ def profile(
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,
         sol, extended
     share_gpu: Run even if other processes use the GPU
-    stall: Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
-        ranks, their last collective and their stacks; what was measured is kept
     strict: Fail if the host is not fit to measure on (other processes, throttling, …); it is
         checked before anything is timed, and a hot GPU again before each later case
     sudo: Use `sudo -n` if reading counters needs it
@@ -194,6 +194,7 @@ def exec(
     full_names: bool = False,
     gpu: str | None = None,
     gpus: str | None = None,
+    hang: Time | None = None,
     kernel_exclude: str | Sequence[str] | None = None,
     kernel_name: str | Sequence[str] | None = None,
     kernel_name_base: Literal["function", "demangled", "mangled"] | None = None,
@@ -227,7 +228,6 @@ def exec(
     section: str | Sequence[str] | None = None,
     set: str | None = None,
     share_gpu: bool = False,
-    stall: Time | None = None,
     strict: bool = False,
     sudo: bool = False,
     target_processes: Literal["all", "application-only"] | None = None,
@@ -249,7 +249,7 @@ def exec(
     allow_unmeasured: Exit with 0 even if nothing was measured on a GPU [default: only on this
         machine, if it has no NVIDIA driver]
     at_least: The lowest rung that counts as success, e.g. ncu.basic
-    budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+    budget: DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
         program's time under ncu, at least 20s; 500MB]
     capture_range: Record only inside this NVTX range
     clock_control: How ncu controls the GPU clocks
@@ -267,6 +267,8 @@ def exec(
     gpus: Lock this many GPUs, all, or those with these indexes, and hide all others from the
         program; `--gpu` says which qualify; 0 hides all. A job of Slurm asks for this many on each
         node
+    hang: Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+        ranks, their last collective and their stacks; what was measured is kept
     kernel_exclude: Leave out kernels with this name
     kernel_name: Only kernels with this name
     kernel_name_base: The form of the name to match
@@ -308,8 +310,6 @@ def exec(
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,
         sol, extended
     share_gpu: Run even if other processes use the GPU
-    stall: Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
-        ranks, their last collective and their stacks; what was measured is kept
     strict: Fail if the host is not fit to measure on (other processes, throttling, …); it is
         checked before anything is timed, and a hot GPU again before each later case
     sudo: Use `sudo -n` if reading counters needs it

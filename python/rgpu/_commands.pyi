@@ -21,7 +21,7 @@ class ProfileOptions(TypedDict, total=False):
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None
     """The lowest rung that counts as success, e.g. ncu.basic."""
     budget: str | Sequence[str] | None
-    """Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
+    """DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
     time under ncu, at least 20s; 500MB]
     """
     capture_range: str | None
@@ -44,6 +44,10 @@ class ProfileOptions(TypedDict, total=False):
     """Give a program this many GPUs, all, or those with these indexes; `--gpu` says which qualify.
     A job of Slurm asks for this many on each node. The modes ncu and deep then need `--ranks`
     [default: 1]
+    """
+    hang: Time | None
+    """Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+    ranks, their last collective and their stacks; what was measured is kept.
     """
     iters: int | None
     """Timed launches [default: until the median is known to 0.5 %]"""
@@ -128,10 +132,6 @@ class ProfileOptions(TypedDict, total=False):
     """
     share_gpu: bool
     """Run even if other processes use the GPU."""
-    stall: Time | None
-    """Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
-    ranks, their last collective and their stacks; what was measured is kept.
-    """
     strict: bool
     """Fail if the host is not fit to measure on (other processes, throttling, …); it is checked
     before anything is timed, and a hot GPU again before each later case.
@@ -219,7 +219,7 @@ class ExecOptions(TypedDict, total=False):
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None
     """The lowest rung that counts as success, e.g. ncu.basic."""
     budget: str | Sequence[str] | None
-    """Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
+    """DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
     time under ncu, at least 20s; 500MB]
     """
     capture_range: str | None
@@ -245,6 +245,10 @@ class ExecOptions(TypedDict, total=False):
     gpus: str | None
     """Lock this many GPUs, all, or those with these indexes, and hide all others from the program;
     `--gpu` says which qualify; 0 hides all. A job of Slurm asks for this many on each node.
+    """
+    hang: Time | None
+    """Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+    ranks, their last collective and their stacks; what was measured is kept.
     """
     kernel_exclude: str | Sequence[str] | None
     """Leave out kernels with this name."""
@@ -323,10 +327,6 @@ class ExecOptions(TypedDict, total=False):
     """
     share_gpu: bool
     """Run even if other processes use the GPU."""
-    stall: Time | None
-    """Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
-    ranks, their last collective and their stacks; what was measured is kept.
-    """
     strict: bool
     """Fail if the host is not fit to measure on (other processes, throttling, …); it is checked
     before anything is timed, and a hot GPU again before each later case.

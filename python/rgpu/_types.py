@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     """An argument, or the value of an environment variable."""
     BuildStatus = Literal['done', 'failed']
     """Whether a build succeeded."""
+    CodeSimilarity = Literal['identical', 'same_text', 'same_instructions', 'different']
+    """How similar the code of two kernels is."""
     Condition = Literal['always', 'failed']
     """When a diagnosis row applies."""
     CostSource = Literal['provider', 'price']
     """Where a cost comes from."""
     Digest = str
     """A sha256 in lower-case hex. Parsing checks the form, so a digest is safe as a file name."""
-    DisasmStatus = Literal['ok', 'partial', 'failed']
-    """Whether an input could be read."""
     Exit = Literal['done', 'findings', 'usage', 'config', 'host', 'tool', 'kernel', 'artifact', 'disk', 'bug', 'cancelled']
     """The exit statuses of `rgpu`. `rgpu exec` exits with the program's own status instead."""
     GpuChoice = Union[Literal['any'], dict[str, Any]]
@@ -36,20 +36,18 @@ if TYPE_CHECKING:
     """How a job ended."""
     Pattern = str
     """Substrings that must occur in this order on one line, written with `*` between them."""
+    ReadStatus = Literal['ok', 'partial', 'failed']
+    """Whether an input could be read."""
     RowState = Literal['waiting', 'running', 'ok', 'no_gpu', 'failed', 'cancelled', 'no_budget']
     """The state of a case."""
     RunState = Literal['running', 'detached', 'done', 'failed', 'cancelled', 'never_submitted']
     """The state of a run."""
-    Sameness = Literal['identical', 'same_text', 'same_instructions', 'different']
-    """How similar the code of two kernels is."""
     Side = Literal['local', 'transport', 'host', 'tool', 'kernel']
     """Which side failed."""
     Source = Literal['output', 'stdout', 'stderr']
     """The text in which a pattern is searched."""
     StartError = Literal['not_found', 'not_executable']
     """Why a program did not start."""
-    Status2 = Literal['ok', 'partial', 'failed']
-    """Whether an input could be read."""
     Stdin = Union[Literal['null', 'client'], dict[str, Any]]
     """Source of a step's standard input."""
     SuiteState = Literal['running', 'open', 'done']
@@ -58,10 +56,10 @@ if TYPE_CHECKING:
     """The verdict on a time."""
     TimeVerdict = Literal['FASTER', 'SLOWER', 'SAME', 'AMBIGUOUS']
     """Verdict on the change of a time."""
+    TraceWorkKind = Literal['kernel', 'copy', 'set', 'graph']
+    """Kinds of GPU work."""
     Value = Union[int, float, str]
     """A finite number or a text."""
-    WorkKind = Literal['kernel', 'copy', 'set', 'graph']
-    """Kinds of GPU work."""
 
 
 class Access(Record):
@@ -178,20 +176,6 @@ class BoundShare(Record):
     """The same at the clock that was measured; absent if either clock is not known."""
 
 
-class BuildDiagnosis(Record):
-    """A known message in the log, with its meaning."""
-
-    __slots__ = ()
-    who: str
-    """Source of the message: `cute`, `triton`, `mlir`, `ptxas`, `nvcc`, `python`."""
-    line: str
-    """The log line that contains it."""
-    cause: str
-    """The likely cause of the message."""
-    next: str
-    """The next step for the user."""
-
-
 class BuildError(Record):
     """Why a build failed."""
 
@@ -206,26 +190,8 @@ class BuildError(Record):
     """The exceptions that led to it, the first cause first."""
     traceback: str | None
     """The file with the full traceback."""
-    diagnoses: Records[BuildDiagnosis]
+    diagnoses: Records[Diagnosis]
     """Known messages found in the log, each with its meaning."""
-
-
-class BuildInput(Record):
-    """One input file and its code."""
-
-    __slots__ = ()
-    path: str
-    """Path as the user gave it."""
-    status: Status2
-    """Whether the file could be read."""
-    kind: str | None
-    """Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`,
-    `ncu_rep`; absent if the file could not be read.
-    """
-    errors: list[str]
-    """Errors in the file or in parts of it, each with its location."""
-    images: Records[Image]
-    """GPU code in the file, in file order."""
 
 
 class CallEvent(Record):
@@ -245,6 +211,22 @@ class CallEvent(Record):
     """Whether the call is a synchronisation, which waits for the GPU."""
     rank: int | None
     """Number of the rank; absent for one process."""
+
+
+class CallSite(Record):
+    """A Python function in which an operator was called."""
+
+    __slots__ = ()
+    function: str
+    """File, line of the function's `def`, and name: `net.py(9): forward`; code outside of functions
+    has no line: `train.py: <module>`.
+    """
+    calls: int
+    """Number of calls from there."""
+    gpu_self_ns: int | None
+    """GPU time in nanoseconds of the work that the operator itself launched there; absent if the
+    trace has no GPU rows.
+    """
 
 
 class CaseChange(Record):
@@ -393,7 +375,7 @@ class CodeLine(Record):
     """Source position, outermost call first, innermost last; empty without a line table."""
     ptx_line: int | None
     """Line number in the PTX text, from 1."""
-    live: Lives | None
+    live: LiveRegisters | None
     """Number of live registers."""
     counts: Counts | None
     """Counts from a profile."""
@@ -530,8 +512,8 @@ class Correctness(Record):
     """Number of timed calls whose outputs were compared with the reference, not counted in
     `checked`.
     """
-    timed_contents: int | None
-    """Number of distinct input data sets over those timed calls."""
+    timed_inputs: int | None
+    """Number of distinct inputs over those timed calls."""
     note: str | None
     """The reference and tolerance used, or the reason why nothing was checked."""
 
@@ -576,19 +558,6 @@ class CoveredKernel(Record):
     """Time in nanoseconds that they could give back."""
     text: str
     """The finding's text for the launch with the most time at stake."""
-
-
-class Cut(Record):
-    """Number of events that are not listed."""
-
-    __slots__ = ()
-    _defaults: ClassVar[dict[str, Any]] = {'work': 0, 'ranges': 0, 'calls': 0}
-    work: int
-    """GPU work left out."""
-    ranges: int
-    """Number of ranges left out."""
-    calls: int
-    """Number of calls left out."""
 
 
 class DeviceTime(Record):
@@ -640,7 +609,7 @@ class DeviceTime(Record):
     """Time in nanoseconds in which kernels ran that only tune: those of XLA's autotuning and of
     Triton's benchmarks.
     """
-    places: Records[IdlePlace]
+    places: Records[IdleGroup]
     """Where time without a kernel is, by cause, region and the kernel that ends it; most time
     first, without small ones.
     """
@@ -648,6 +617,37 @@ class DeviceTime(Record):
     """The longest gaps without a kernel, longest first."""
     streams: Records[StreamTime]
     """Streams, in order of their numbers."""
+
+
+class Diagnosis(Record):
+    """A known message in the log, with its meaning."""
+
+    __slots__ = ()
+    who: str
+    """Source of the message: `cute`, `triton`, `mlir`, `ptxas`, `nvcc`, `python`."""
+    line: str
+    """The log line that contains it."""
+    cause: str
+    """The likely cause of the message."""
+    next: str
+    """The next step for the user."""
+
+
+class DiagnosisRule(Record):
+    """One row of a diagnosis table: a known message of a tool and its meaning."""
+
+    __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'source': 'output', 'when': 'always', 'then': 'next'}
+    source: Source
+    """The text to search."""
+    pattern: Pattern
+    """The pattern to search for."""
+    code: str
+    """The reason code, e.g. `counters_refused`."""
+    when: Condition
+    """When the row applies."""
+    then: LadderAction
+    """The action on the rung."""
 
 
 class Difference(Record):
@@ -662,24 +662,6 @@ class Difference(Record):
     """Its value on the base."""
     b: str
     """Its value on the other side."""
-
-
-class DisasmInput(Record):
-    """One input file and its code."""
-
-    __slots__ = ()
-    path: str
-    """Path as the user gave it."""
-    status: DisasmStatus
-    """Whether the file could be read."""
-    kind: str | None
-    """Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`,
-    `ncu_rep`; absent if the file could not be read.
-    """
-    errors: list[str]
-    """Errors in the file or in parts of it, each with its location."""
-    images: Records[Image]
-    """GPU code in the file, in file order."""
 
 
 class ErrorLink(Record):
@@ -740,7 +722,7 @@ class Failure(Record):
     """The error in one line, in lower case, with values in backticks."""
     side: Side
     """The side on which it failed."""
-    place: FailurePlace
+    place: FailureContext
     """The host, tool, step and file concerned."""
     cause: str | None
     """Why it failed: the underlying error, or the tool's message."""
@@ -750,7 +732,7 @@ class Failure(Record):
     """The exit status of the command."""
 
 
-class FailurePlace(Record):
+class FailureContext(Record):
     """Where the failure happened. Each field is present if it is known."""
 
     __slots__ = ()
@@ -836,7 +818,7 @@ class Finding(Record):
     """`memory`, `compute`, `occupancy`, `correctness`, `host`, `nvtx` …"""
     priority: int
     """Priority; 1 is the first thing to do."""
-    stake: Stake | None
+    stake: PotentialGain | None
     """Time that acting on it could give back; absent if it is not about time, or no time is known."""
     launch: int | None
     """Id of the launch that it concerns, of several the one with the most time at stake; absent if
@@ -854,7 +836,7 @@ class Finding(Record):
     """The numbers that the finding is based on. Of several launches, those of `launch`."""
     covers: Records[CoveredKernel]
     """The kernels that it covers, most time at stake first."""
-    places: Records[IdlePlace]
+    places: Records[IdleGroup]
     """For idle time: where it is, most time first."""
 
 
@@ -1024,6 +1006,33 @@ class GrownSizes(Record):
     """Id of the run."""
 
 
+class HangDetection(Record):
+    """When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and
+    their stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it
+    continues. No lower rung is tried.
+    """
+
+    __slots__ = ()
+    quiet_s: int
+    """Seconds without output of the program or the tool."""
+    spare: list[str]
+    """Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are
+    stopped.
+    """
+    file: str
+    """The file with the stacks, in the job's folder."""
+    rank_variables: list[str]
+    """Environment variables with the number of a process's rank; the first that is set counts."""
+    stacks: list[list[str]]
+    """Commands that print the stack of a process, best first; the first that succeeds counts. `PID`
+    stands for the process id.
+    """
+    calls: list[str]
+    """Words of a line of a stack that names what the process last called, in lower case. The first
+    such line is in the warning.
+    """
+
+
 class Histogram(Record):
     """Samples of a time, counted in bins of one width."""
 
@@ -1111,7 +1120,7 @@ class IdleGap(Record):
     """The call that launched the next kernel, or the host's wait before that call."""
 
 
-class IdlePlace(Record):
+class IdleGroup(Record):
     """Gaps of one cause that end in one region with one kernel."""
 
     __slots__ = ()
@@ -1181,6 +1190,24 @@ class Image(Record):
     """Kernels of a cubin."""
     entries: list[str]
     """Mangled names of the kernels that PTX defines."""
+
+
+class Input(Record):
+    """One input file and its code."""
+
+    __slots__ = ()
+    path: str
+    """Path as the user gave it."""
+    status: ReadStatus
+    """Whether the file could be read."""
+    kind: str | None
+    """Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`,
+    `ncu_rep`; absent if the file could not be read.
+    """
+    errors: list[str]
+    """Errors in the file or in parts of it, each with its location."""
+    images: Records[Image]
+    """GPU code in the file, in file order."""
 
 
 class InputFile(Record):
@@ -1448,7 +1475,7 @@ class KernelDiff(Record):
     """Architecture in the old build, if it is another one."""
     name: str
     """Demangled name."""
-    code: Sameness
+    code: CodeSimilarity
     """How similar the code is."""
     changes: Records[Change]
     """Numbers that differ: registers, bytes, counts."""
@@ -1577,7 +1604,7 @@ class Launch(Record):
     """
     metrics: dict[str, Metric]
     """Metrics by NVIDIA's metric name."""
-    stalls: Records[ProfileStall]
+    stalls: Records[StallReason]
     """Warp stall reasons, largest first."""
     classification: Classification | None
     """The verdicts on this launch."""
@@ -1690,7 +1717,7 @@ class ListingDiff(Record):
     """The regions that differ, in order."""
 
 
-class Lives(Record):
+class LiveRegisters(Record):
     """Number of registers that are live at an instruction, by register file; those that it reads or
     writes are included.
     """
@@ -1930,7 +1957,7 @@ class Operator(Record):
     """GPU time in nanoseconds of the work that the operator itself launched."""
     kernels: Records[KernelSum]
     """Kernels that the operator itself launched, longest first."""
-    places: Records[OperatorPlace]
+    places: Records[CallSite]
     """Where the operator was called, most GPU time first; empty if the trace does not tell."""
     flops: float | None
     """Floating-point operations of the calls with work on the GPU, from their input shapes; those
@@ -1941,22 +1968,6 @@ class Operator(Record):
     """Input shapes of the first call, in the trace's notation; empty if not recorded."""
     from_: str | None
     """Source of the numbers: path in the run folder."""
-
-
-class OperatorPlace(Record):
-    """A Python function in which an operator was called."""
-
-    __slots__ = ()
-    function: str
-    """File, line of the function's `def`, and name: `net.py(9): forward`; code outside of functions
-    has no line: `train.py: <module>`.
-    """
-    calls: int
-    """Number of calls from there."""
-    gpu_self_ns: int | None
-    """GPU time in nanoseconds of the work that the operator itself launched there; absent if the
-    trace has no GPU rows.
-    """
 
 
 class Origin(Record):
@@ -2046,48 +2057,22 @@ class Part(Record):
     """Source of the results, or the reason why they are missing."""
 
 
-class PlanDiagnosis(Record):
-    """One row of a diagnosis table: a known message of a tool and its meaning."""
-
-    __slots__ = ()
-    _defaults: ClassVar[dict[str, Any]] = {'source': 'output', 'when': 'always', 'then': 'next'}
-    source: Source
-    """The text to search."""
-    pattern: Pattern
-    """The pattern to search for."""
-    code: str
-    """The reason code, e.g. `counters_refused`."""
-    when: Condition
-    """When the row applies."""
-    then: LadderAction
-    """The action on the rung."""
-
-
-class PlanStall(Record):
-    """When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and
-    their stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it
-    continues. No lower rung is tried.
+class PotentialGain(Record):
+    """Time that acting on a finding could give back. It is an upper bound from the finding's own
+    numbers. Times of several findings can overlap.
     """
 
     __slots__ = ()
-    quiet_s: int
-    """Seconds without output of the program or the tool."""
-    spare: list[str]
-    """Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are
-    stopped.
+    ns: int
+    """Nanoseconds that it could give back."""
+    of: str
+    """The total that this time is a part of: `gpu_time` (the sum over all kernels and GPUs),
+    `wall_time` (from the first kernel to the end of the last, of one GPU) or `region`.
     """
-    file: str
-    """The file with the stacks, in the job's folder."""
-    rank_variables: list[str]
-    """Environment variables with the number of a process's rank; the first that is set counts."""
-    stacks: list[list[str]]
-    """Commands that print the stack of a process, best first; the first that succeeds counts. `PID`
-    stands for the process id.
-    """
-    calls: list[str]
-    """Words of a line of a stack that names what the process last called, in lower case. The first
-    such line is in the warning.
-    """
+    region: str | None
+    """The region; only if `of` is `region`."""
+    share: float
+    """The part of that time, 0 to 1."""
 
 
 class Price(Record):
@@ -2123,18 +2108,6 @@ class ProbeAnswer(Record):
     """Output of the program (stdout, then stderr) or text of the file, at most 64 KiB."""
     error: str | None
     """Why the probe failed: not started, timed out, not readable."""
-
-
-class ProfileStall(Record):
-    """A warp stall reason."""
-
-    __slots__ = ()
-    reason: str
-    """NVIDIA's name without prefix and suffix: `long_scoreboard`."""
-    percent: float | None
-    """Share of all warp cycles between two issues, in percent, from hardware counters."""
-    samples: int | None
-    """Number of warp samples with this reason."""
 
 
 class RangeEvent(Record):
@@ -2270,7 +2243,7 @@ class RankTime(Record):
     """Causes of `idle_ns`, longest first."""
     waited_ns: int
     """The part of `communication_ns` in which its collectives waited for a later rank."""
-    last: int
+    times_last: int
     """Number of collectives to which it came last by more than the clock can err."""
     late_ns: int
     """By how much it came last to these in total, in nanoseconds."""
@@ -2628,7 +2601,7 @@ class Rung(Record):
     """Working folder, relative to the job's folder; empty: the job's folder itself."""
     success: Success
     """The agent's test for success."""
-    diagnosis: Records[PlanDiagnosis]
+    diagnosis: Records[DiagnosisRule]
     """Known messages of the tool. The first matching row counts, whatever the exit status."""
     artifacts: Records[ArtifactSpec]
     """Files to fetch after this rung has run, whether it succeeded or not."""
@@ -2636,7 +2609,7 @@ class Rung(Record):
     """The data that better rungs have and this one lacks, in words; empty if none."""
     stop: Stop | None
     """When the program is stopped, if it does not end before."""
-    stall: PlanStall | None
+    hang: HangDetection | None
     """When the program counts as hung, and what is then looked at."""
 
 
@@ -2647,7 +2620,7 @@ class RungRecord(Record):
     """
 
     __slots__ = ()
-    _defaults: ClassVar[dict[str, Any]] = {'code': '', 'words': '', 'seconds': 0.0, 'stdout_tail': '', 'stderr_tail': '', 'loses': ''}
+    _defaults: ClassVar[dict[str, Any]] = {'code': '', 'message': '', 'seconds': 0.0, 'stdout_tail': '', 'stderr_tail': '', 'loses': ''}
     step: str
     """The id of the step."""
     rung: str
@@ -2661,7 +2634,7 @@ class RungRecord(Record):
     `no_words` (an expected text is missing from the output), `start_failed`, or the code of a
     diagnosis row.
     """
-    words: str
+    message: str
     """The tool's own message, one line."""
     exit: int | None
     """Exit status; `None` if there is none."""
@@ -2912,22 +2885,16 @@ class Stage(Record):
     """Source of the times: path in the run folder."""
 
 
-class Stake(Record):
-    """Time that acting on a finding could give back. It is an upper bound from the finding's own
-    numbers. Times of several findings can overlap.
-    """
+class StallReason(Record):
+    """A warp stall reason."""
 
     __slots__ = ()
-    ns: int
-    """Nanoseconds that it could give back."""
-    of: str
-    """The total that this time is a part of: `gpu_time` (the sum over all kernels and GPUs),
-    `wall_time` (from the first kernel to the end of the last, of one GPU) or `region`.
-    """
-    region: str | None
-    """The region; only if `of` is `region`."""
-    share: float
-    """The part of that time, 0 to 1."""
+    reason: str
+    """NVIDIA's name without prefix and suffix: `long_scoreboard`."""
+    percent: float | None
+    """Share of all warp cycles between two issues, in percent, from hardware counters."""
+    samples: int | None
+    """Number of warp samples with this reason."""
 
 
 class Step(Record):
@@ -3007,7 +2974,7 @@ class Straggler(Record):
     __slots__ = ()
     rank: int
     """Number of the rank."""
-    last: int
+    times_last: int
     """Number of collectives to which it came last."""
     late_ns: int
     """By how much in total, in nanoseconds."""
@@ -3283,9 +3250,9 @@ class Timing(Record):
     GPU is idle again; median of a few calls made before the samples. If it is far above
     `median_ns`, the kernel does work that the events do not cover, or its launch is slow.
     """
-    contents: int | None
-    """Number of distinct input data sets over the timed calls; equals the number of calls if each
-    got its own data.
+    distinct_inputs: int | None
+    """Number of distinct inputs over the timed calls; equals the number of calls if each got its
+    own data.
     """
     verified: int | None
     """Number of timed calls whose outputs were compared with the reference's outputs for the same
@@ -3340,7 +3307,54 @@ class TraceRegion(Record):
     """Whether its ranges were opened with start/end, not push/pop."""
 
 
-class Unmatched(Record):
+class TraceWork(Record):
+    """One piece of work on the GPU."""
+
+    __slots__ = ()
+    kind: TraceWorkKind
+    """The kind of GPU work."""
+    name: int
+    """Index into `names`: the kernel's demangled name, or `HtoD`, `DtoH`, `memset`, `graph` …"""
+    start_ns: int
+    """Start in nanoseconds since the first event."""
+    duration_ns: int
+    """Duration in nanoseconds."""
+    device: int
+    """Number of the GPU in the tool's numbering."""
+    stream: int
+    """Number of the CUDA stream."""
+    bytes: int | None
+    """Bytes copied or set; only for copies and memsets."""
+    pageable: bool | None
+    """Whether the host's side of a copy is pageable memory, not pinned; absent if the copy has no
+    side on the host, or the tool does not tell.
+    """
+    call: int | None
+    """The call that submitted it (index into `calls`), if known and listed."""
+    launch: int | None
+    """Id of the launch in the profile, for kernels listed there."""
+    regions: list[int]
+    """Regions in which it was launched (indexes into `regions`): the innermost push/pop region
+    first, without its ancestors, then every start/end region.
+    """
+    rank: int | None
+    """Number of the rank; absent for one process."""
+
+
+class UnlistedEvents(Record):
+    """Number of events that are not listed."""
+
+    __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'work': 0, 'ranges': 0, 'calls': 0}
+    work: int
+    """GPU work left out."""
+    ranges: int
+    """Number of ranges left out."""
+    calls: int
+    """Number of calls left out."""
+
+
+class UnmatchedKernel(Record):
     """A kernel that only one side launched."""
 
     __slots__ = ()
@@ -3415,40 +3429,6 @@ class WaitSum(Record):
     """Idle time in nanoseconds."""
     gaps: int
     """Number of gaps in which this cause has the largest part."""
-
-
-class Work(Record):
-    """One piece of work on the GPU."""
-
-    __slots__ = ()
-    kind: WorkKind
-    """The kind of GPU work."""
-    name: int
-    """Index into `names`: the kernel's demangled name, or `HtoD`, `DtoH`, `memset`, `graph` …"""
-    start_ns: int
-    """Start in nanoseconds since the first event."""
-    duration_ns: int
-    """Duration in nanoseconds."""
-    device: int
-    """Number of the GPU in the tool's numbering."""
-    stream: int
-    """Number of the CUDA stream."""
-    bytes: int | None
-    """Bytes copied or set; only for copies and memsets."""
-    pageable: bool | None
-    """Whether the host's side of a copy is pageable memory, not pinned; absent if the copy has no
-    side on the host, or the tool does not tell.
-    """
-    call: int | None
-    """The call that submitted it (index into `calls`), if known and listed."""
-    launch: int | None
-    """Id of the launch in the profile, for kernels listed there."""
-    regions: list[int]
-    """Regions in which it was launched (indexes into `regions`): the innermost push/pop region
-    first, without its ancestors, then every start/end region.
-    """
-    rank: int | None
-    """Number of the rank; absent for one process."""
 
 
 class Profile(ProfileMethods):
@@ -3596,13 +3576,13 @@ class ExecResult(ExecMethods):
     """The signal that ended it."""
     timed_out: bool
     """Whether its time limit ended it."""
-    stalled: bool
-    """Whether it was stopped because it printed nothing for the time of `--stall`."""
+    hung: bool
+    """Whether it was stopped because it printed nothing for the time of `--hang`."""
     seconds: float
     """Wall-clock seconds of the whole command."""
     pulled: list[str]
     """Names of the pulled files, relative to the folder that they were written to."""
-    unplaced: Records[SkippedFile]
+    skipped: Records[SkippedFile]
     """Pulled files that were not written to that folder, to protect files on this machine."""
 
 
@@ -3638,7 +3618,7 @@ class Build(Document):
     """PTX file of the first kernel."""
     files: Records[Artifact]
     """Files that the compiler produced."""
-    code: Records[BuildInput]
+    code: Records[Input]
     """GPU code in these files: kernels with registers, stack and spills."""
     notes: list[str]
     """Notes for the user."""
@@ -3656,7 +3636,7 @@ class Disasm(Document):
     """Name and version of this schema: `rgpu.disasm/1`."""
     rgpu: str
     """The version of rgpu."""
-    inputs: Records[DisasmInput]
+    inputs: Records[Input]
     """Inputs, in the order given."""
 
 
@@ -3718,9 +3698,9 @@ class Comparison(RunMethods):
     """Times of each case of sizes that both sides measured."""
     kernels: Records[KernelChange]
     """Kernels that both sides launched, longest time first."""
-    only_a: Records[Unmatched]
+    only_a: Records[UnmatchedKernel]
     """Kernels that only the base launched."""
-    only_b: Records[Unmatched]
+    only_b: Records[UnmatchedKernel]
     """Kernels that only the other side launched."""
     regions: Records[RegionChange]
     """NVTX regions that both sides have."""
@@ -3841,7 +3821,7 @@ class Trace(Document):
     """Names that events refer to by index."""
     regions: Records[TraceRegion]
     """The regions that the listed ranges belong to, parents before children."""
-    work: Records[Work]
+    work: Records[TraceWork]
     """Work on the GPU, in order of start."""
     ranges: Records[RangeEvent]
     """NVTX ranges, in order of start."""
@@ -3851,7 +3831,7 @@ class Trace(Document):
     """The ranks of the program, by number; empty for one process."""
     memory: Records[MemoryPoint]
     """Memory of a framework's allocator, in order of time."""
-    cut: Cut
+    cut: UnlistedEvents
     """Number of events of each kind that are not listed."""
     from_: str | None
     """The artifact that the events come from, as its path in the run folder."""
