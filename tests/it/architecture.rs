@@ -341,6 +341,7 @@ const OUTSIDE_CALLS: &[(&str, &str)] = &[
     ("run/cargo_build.rs", "the user's cache"),
     ("run/facts.rs", "the user's cache"),
     ("run/failed_rungs.rs", "the user's cache"),
+    ("run/laptop_code.rs", "sources and includes that are compiled on this machine"),
     ("run/programs.rs", "programs of this machine"),
     ("suite/audit.rs", "the project's sources"),
     ("suite/expectations.rs", "the folder that the user named"),

@@ -274,7 +274,7 @@ fn a_second_run_waits_for_the_gpu_and_says_who_holds_it() {
         let text = fs::read_to_string(&events).ok()?;
         text.lines().find(|line| line.contains("\"queued\"")).map(str::to_owned)
     });
-    assert!(queued.contains("\"place\":1") && queued.contains("first"), "{queued}");
+    assert!(queued.contains("\"position\":1") && queued.contains("first"), "{queued}");
     host.open_gate("ncu");
     for child in [first, second] {
         let output = child.wait_with_output().unwrap();

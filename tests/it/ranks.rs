@@ -89,7 +89,7 @@ fn a_slow_kernel_is_named_although_all_ranks_take_equally_long() {
     assert_eq!(straggler["region"], "step::forward");
     assert!(straggler["kernel"].as_str().unwrap().contains("gemm"));
     // The first call of a group shows how the ranks started, not how they work.
-    assert_eq!(straggler["last"], 9);
+    assert_eq!(straggler["times_last"], 9);
     let balance = &report["ranks"]["regions"][0];
     assert_eq!(balance["slowest"], 2);
     assert!((balance["imbalance"].as_f64().unwrap() - (3.0 / 2.25 - 1.0)).abs() < 1e-3);

@@ -244,8 +244,6 @@ fn a_file_is_checked_against_a_schema_in_each_format() {
         ("schema profile --check lacking.json", artifact, "violates the schema `profile`"),
         ("schema profile --check dense.json", artifact, "does not fit"),
         ("schema profile --check /dev/null", artifact, "the file"),
-        ("schema openapi --check lacking.json", usage, "describes an interface"),
-        ("schema dashboard-openapi --check lacking.json", usage, "describes an interface"),
     ] {
         let output = laptop.run(line);
         let shown = laptop.shown(line, &output);

@@ -102,7 +102,7 @@ fn files_are_checked_and_their_schemas_printed() {
         ("loop validate --kind reviewer verdict.json", 0),
         ("loop validate --kind worker verdict.json", 7),
         ("loop validate bad.json", 7),
-        ("loop validate none.json", 3),
+        ("loop validate none.json", 2),
         ("schema loop-worker --check worker.json", 0),
         ("schema loop-reviewer --check verdict.json", 0),
         ("schema loop-reviewer --check bad.json", 7),

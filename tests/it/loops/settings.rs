@@ -119,7 +119,8 @@ fn old_loops_are_named_in_full_and_can_be_removed() {
     refused(&test, &format!("loop status {}", ids[0]), 0);
 
     refused(&test, "loop clean", 2);
-    let planned = test.laptop.show("loop clean --dry-run");
+    let planned = test.laptop.run("loop clean --dry-run");
+    let planned = String::from_utf8_lossy(&planned.stdout);
     assert!(planned.contains(&format!("would remove {}", ids[0])), "{planned}");
     refused(&test, &format!("loop status {}", ids[0]), 0);
     let output = test.laptop.run("loop prune --json --yes");

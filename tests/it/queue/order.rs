@@ -137,12 +137,12 @@ fn ended_entries_are_removed_with_their_files_but_not_those_that_are_needed() {
     queue.run_once();
     let later = queue.add(&format!("--after {two} -- true"));
     assert_eq!(queue.json("prune --keep 0 --dry-run")["removed"], serde_json::json!([one]));
-    assert_eq!(queue.json("prune --keep 0")["removed"], serde_json::json!([one]));
+    assert_eq!(queue.json("prune --keep 0 --yes")["removed"], serde_json::json!([one]));
     assert!(!queue.laptop.project(format!(".rgpu/queue/{one}")).exists());
     assert!(queue.laptop.project(format!(".rgpu/queue/{two}/1.log")).exists());
     assert_eq!(queue.states().into_keys().collect::<Vec<_>>(), [two, bad, later]);
     queue.run_once();
-    assert_eq!(queue.json("prune --keep 0 --all")["removed"], serde_json::json!([two, bad, later]));
+    assert_eq!(queue.json("prune --keep 0 --all --yes")["removed"], serde_json::json!([two, bad, later]));
     assert_eq!(queue.ends_of(one), ["attempt=1 status=ok"]);
     assert!(queue.add("-- true") > later, "numbers are not used again");
 }
@@ -159,7 +159,7 @@ fn the_room_of_removed_entries_is_given_back() {
         size(".rgpu/state.db") + size(".rgpu/state.db-wal")
     };
     assert!(bytes() > 4 << 20);
-    queue.json("prune --keep 0");
+    queue.json("prune --keep 0 --yes");
     assert!(bytes() < 1 << 20, "{}", bytes());
 }
 

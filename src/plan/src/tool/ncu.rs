@@ -108,7 +108,7 @@ pub(super) fn filtered(request: &Request) -> bool {
     !options.kernel_name.is_empty()
         || options.kernel_exclude.iter().any(|name| name != WAITING_KERNELS)
         || options.launch_skip.is_some()
-        || options.extra.is_some()
+        || options.ncu_args.is_some()
         || !request.ncu.nvtx_include.is_empty()
         || !request.regions.is_empty()
 }
@@ -163,7 +163,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         }
     }
     refuse(
-        options.extra.as_deref(),
+        options.ncu_args.as_deref(),
         "--ncu-args",
         &["-o", "--export", "--log-file", "-i", "--import"],
     )
@@ -185,7 +185,7 @@ fn check_ranks(request: &Request) -> Result<(), PlanError> {
         Some(mode) => return refused("--replay-mode", mode, replay),
     }
     if let Some(word) =
-        request.ncu.extra.iter().flatten().find(|word| is_flag(word, "--replay-mode"))
+        request.ncu.ncu_args.iter().flatten().find(|word| is_flag(word, "--replay-mode"))
     {
         return refused("--ncu-args", word, replay);
     }
@@ -233,7 +233,7 @@ pub(super) fn command_line(
 ) -> Result<Vec<Arg>, PlanError> {
     let options = &request.ncu;
     let kernel = matches!(request.target, ProfileTarget::Kernel { .. });
-    let passed_on = options.extra.as_deref().unwrap_or_default();
+    let passed_on = options.ncu_args.as_deref().unwrap_or_default();
     let mut command: Vec<Arg> = vec![ncu.into()];
     // `--ncu-args` comes last. An option of these that it contains replaces ours.
     let single_options =

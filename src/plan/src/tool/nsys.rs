@@ -156,7 +156,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         RegionPath::parse(path)?;
     }
     check_window(request)?;
-    refuse(request.nsys.extra.as_deref(), "--nsys-args", &["-o", "--output", "-q", "--quiet"])
+    refuse(request.nsys.nsys_args.as_deref(), "--nsys-args", &["-o", "--output", "-q", "--quiet"])
 }
 
 /// Checks that the window and `--capture-range` go together.
@@ -218,7 +218,7 @@ pub(super) fn command_line(
         NsysTraces::Nvtx => ("nvtx", None),
     };
     let passed_on: &[String] = match trace {
-        NsysTraces::Full => options.extra.as_deref().unwrap_or_default(),
+        NsysTraces::Full => options.nsys_args.as_deref().unwrap_or_default(),
         _ => &[],
     };
     // Options from `--nsys-args` replace ours.

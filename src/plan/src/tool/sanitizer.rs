@@ -76,7 +76,7 @@ pub(super) fn summary(tool: SanitizerTool) -> Pattern {
 /// Checks the options, as far as the laptop can.
 pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     let ours = ["--tool", "-t", "--save", "--xml", "--log-file", "--read", "--prefix", "--quiet"];
-    refuse(request.sanitizer.extra.as_deref(), "--sanitizer-args", &ours)
+    refuse(request.sanitizer.sanitizer_args.as_deref(), "--sanitizer-args", &ours)
 }
 
 /// Its command line without the program. The text stays on standard output, between the program's
@@ -105,7 +105,7 @@ pub(super) fn command_line(
             command.push(count.to_string().into());
         }
     }
-    command.extend(request.sanitizer.extra.iter().flatten().cloned().map(Arg::from));
+    command.extend(request.sanitizer.sanitizer_args.iter().flatten().cloned().map(Arg::from));
     let of_rank = match request.tool_per_rank() {
         None => String::new(),
         Some(_) => {

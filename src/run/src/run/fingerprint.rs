@@ -53,7 +53,7 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
     line("collected", &(&selection.set, &selection.sections, &selection.metrics));
     line("replay", &selection.replay_mode);
     let ncu = &request.ncu;
-    line("ncu", &(&ncu.clock_control, &ncu.target_processes, &ncu.extra));
+    line("ncu", &(&ncu.clock_control, &ncu.target_processes, &ncu.ncu_args));
     line("launches", &(ncu.launch_skip, ncu.launch_count));
     for name in ["ncu", "nsys", "nvcc", "nvrtc"] {
         line(name, &facts.tool(name).map(|tool| &tool.version));

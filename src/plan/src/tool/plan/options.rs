@@ -185,8 +185,7 @@ pub struct NcuOptions {
 
     /// More arguments for ncu, as one string
     #[arg(long = "ncu-args", id = "ncu_args", value_name = "ARGS", allow_hyphen_values = true, value_parser = words)]
-    #[serde(rename = "ncu_args")]
-    pub extra: Option<Words>,
+    pub ncu_args: Option<Words>,
 }
 
 /// Options of mode `deep`.
@@ -197,11 +196,10 @@ pub struct DeepOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub top: Option<u32>,
 
-    /// DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
     /// program's time under ncu, at least 20s; 500MB]
     #[arg(long = "budget", id = "budget", value_name = "TIME|SIZE", value_delimiter = ',', value_parser = limit)]
-    #[serde(rename = "budget")]
-    pub limits: Vec<Limit>,
+    pub budget: Vec<Limit>,
 
     /// Start with the small section set `minimal`
     #[arg(long)]
@@ -217,7 +215,7 @@ impl DeepOptions {
     /// Limits for the detailed profile.
     pub fn budget(&self) -> DeepBudget {
         let mut budget = DeepBudget { seconds: None, bytes: 500_000_000 };
-        for limit in &self.limits {
+        for limit in &self.budget {
             match *limit {
                 Limit::Seconds(seconds) => budget.seconds = Some(seconds),
                 Limit::Bytes(bytes) => budget.bytes = bytes,
@@ -271,8 +269,7 @@ pub struct NsysOptions {
 
     /// More arguments for nsys profile, as one string
     #[arg(long = "nsys-args", id = "nsys_args", value_name = "ARGS", allow_hyphen_values = true, value_parser = words)]
-    #[serde(rename = "nsys_args")]
-    pub extra: Option<Words>,
+    pub nsys_args: Option<Words>,
 }
 
 /// The condition under which Nsight Systems captures.
@@ -379,8 +376,7 @@ pub struct SanitizerOptions {
 
     /// More arguments for compute-sanitizer, as one string
     #[arg(long = "sanitizer-args", id = "sanitizer_args", value_name = "ARGS", allow_hyphen_values = true, value_parser = words)]
-    #[serde(rename = "sanitizer_args")]
-    pub extra: Option<Words>,
+    pub sanitizer_args: Option<Words>,
 }
 
 /// The value of `--tool` for every tool.
@@ -487,7 +483,7 @@ mod tests {
     #[test]
     fn extra_arguments_are_split_here_and_an_open_quote_is_an_error() {
         let options = parse(&["--ncu-args=--cache-control none 'a b'"]).unwrap();
-        assert_eq!(options.ncu.extra.unwrap(), ["--cache-control", "none", "a b"]);
+        assert_eq!(options.ncu.ncu_args.unwrap(), ["--cache-control", "none", "a b"]);
         let error = parse(&["--nsys-args='a"]).unwrap_err().to_string();
         assert!(error.contains("a quote is not closed"), "{error}");
     }

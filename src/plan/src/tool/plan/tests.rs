@@ -184,7 +184,7 @@ fn nsys_saves_the_trace_of_a_program_that_may_hang() {
     assert!(!is_saved(&request));
     request.window.hang_s = Some(120);
     assert!(is_saved(&request));
-    request.nsys.extra = Some(vec!["--cuda-flush-interval=50".into()]);
+    request.nsys.nsys_args = Some(vec!["--cuda-flush-interval=50".into()]);
     assert!(!is_saved(&request));
 }
 
@@ -215,7 +215,7 @@ fn a_choice_of_kernels_sees_those_inside_cuda_graphs() {
     request.part = PlanPart::FirstPass(FirstPass::Kernels);
     assert_eq!(is_traced(&request, "2025.3.1.90"), 2, "on the rungs nsys.full and nsys.cuda");
     assert_eq!(is_traced(&request, "2022.1.3"), 0, "it may not know the option");
-    request.nsys.extra = Some(vec!["--cuda-graph-trace=graph".to_owned()]);
+    request.nsys.nsys_args = Some(vec!["--cuda-graph-trace=graph".to_owned()]);
     assert_eq!(is_traced(&request, "2025.3.1.90"), 1, "the user's own replaces ours");
     assert_eq!(is_traced(&program(ProfileMode::Nsys), "2025.3.1.90"), 0);
 }
@@ -356,7 +356,7 @@ fn requests_that_cannot_be_met_say_why() {
         [
             with(|r| r.ncu.sections = vec!["SpeedOfLigth".into()]),
             with(|r| r.ncu.set = Some("fulll".into())),
-            with(|r| r.ncu.extra =
+            with(|r| r.ncu.ncu_args =
                 Some(["--cache-control", "none", "-o", "mine"].map(String::from).to_vec())),
             with(|r| r.ncu.nvtx_include = vec!["A::".into()]),
             with(|r| r.arch = Some("sm_100a".into())),
@@ -442,7 +442,7 @@ fn every_code_of_a_table_has_a_reason() {
 fn arguments_passed_on_replace_ours() {
     let mut request = request(ProfileMode::Ncu, "vecadd");
     let words = ["--clock-control=base", "--import-source", "no", "--cache-control", "none"];
-    request.ncu.extra = Some(words.map(String::from).to_vec());
+    request.ncu.ncu_args = Some(words.map(String::from).to_vec());
     let draft = planned(&request, &host("h200"));
     let argv = &draft.plan.steps.iter().find(|step| step.id == "profile").unwrap().rungs[0].argv;
     let words: Vec<String> = argv.iter().map(|word| word.resolve("JOB")).collect();

@@ -166,7 +166,7 @@ impl PassPlanner {
             && request.ncu.nvtx_include.is_empty();
         let user_launches = options.launch_skip.is_some() || options.launch_count.is_some();
         choices.by_number =
-            whole && nameable && !ranges && !user_launches && options.extra.is_none();
+            whole && nameable && !ranges && !user_launches && options.ncu_args.is_none();
         if let Some(count) = options.launch_count {
             choices.max_launches = count;
         }
