@@ -1,5 +1,6 @@
 //! The text of `rgpu --version`: with the commit if this is an optimised build of a clone. A debug
-//! build has none, because each commit would compile everything again. It is also linked to start faster.
+//! build has none, because each commit would compile everything again. It is also linked to start
+//! faster.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,8 +12,8 @@ fn main() {
     let commit = if variable("PROFILE") == "release" { commit() } else { None };
     let version = commit.map_or(version.clone(), |commit| format!("{version} ({commit})"));
     println!("cargo::rustc-env=RGPU_VERSION={version}");
-    // Without optimisation a start relocates 360,000 addresses, which takes 5 ms of a short command's 8 ms.
-    // The tests start thousands of these programs.
+    // Without optimisation a start relocates 360,000 addresses, which takes 5 ms of a short
+    // command's 8 ms. The tests start thousands of these programs.
     let target = ["OS", "ENV"].map(|key| variable(&format!("CARGO_CFG_TARGET_{key}")));
     if variable("PROFILE") == "debug" && target == ["linux", "gnu"] {
         println!("cargo::rustc-link-arg=-no-pie");

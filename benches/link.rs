@@ -1,8 +1,9 @@
-//! Runs jobs one after another on one open connection, through the library. It measures what a job costs
-//! a program that keeps its connection. `benches/run` compares it with `ssh` over a ControlMaster.
+//! Runs jobs one after another on one open connection, through the library. It measures what a job
+//! costs a program that keeps its connection. `benches/run` compares it with `ssh` over a
+//! ControlMaster.
 //!
-//! `link URL SSH_CONFIG AGENT COUNT` prints the milliseconds of each job, from its submission to its
-//! terminal event, as a JSON array.
+//! `link URL SSH_CONFIG AGENT COUNT` prints the milliseconds of each job, from its submission to
+//! its terminal event, as a JSON array.
 
 use std::collections::BTreeMap;
 use std::error::Error;

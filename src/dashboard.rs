@@ -6,9 +6,9 @@
 //! facts of hosts ──────────┘
 //! ```
 //!
-//! Nothing here measures anything: what the page starts are rgpu's own commands, as processes of their
-//! own. The only thing that is written is the index of runs in the state database, also if the page is
-//! read-only. Documents of other commands are served as those commands print them; what
+//! Nothing here measures anything: what the page starts are rgpu's own commands, as processes of
+//! their own. The only thing that is written is the index of runs in the state database, also if
+//! the page is read-only. Documents of other commands are served as those commands print them; what
 //! only the page needs has types here.
 
 mod access;

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Each stage is a crate of its own below `src/`, and ARCHITECTURE.md says what each may use. This
-//! crate is the command: `cli` parses, calls and prints, `mcp` serves agents and `dashboard` a page,
-//! which both start rgpu itself for what is asked. `redact` removes names from an export.
+//! crate is the command: `cli` parses, calls and prints, `mcp` serves agents and `dashboard` a
+//! page, which both start rgpu itself for what is asked. `redact` removes names from an export.
 
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

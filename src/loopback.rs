@@ -51,8 +51,8 @@ pub(crate) fn is_secret(given: &str, secret: &str) -> bool {
     bool::from(given.as_bytes().ct_eq(secret.as_bytes()))
 }
 
-/// Whether a request names the server at this address as its host, and comes from no page of another
-/// one.
+/// Whether a request names the server at this address as its host, and comes from no page of
+/// another one.
 pub(crate) fn is_own(headers: &HeaderMap, address: SocketAddr) -> bool {
     let text = |name: HeaderName| {
         headers.get_all(name).into_iter().map(|value| value.to_str().unwrap_or_default())

@@ -1,13 +1,14 @@
-//! `rgpu mcp`: rgpu for agents, over the Model Context Protocol (revisions 2025-06-18 to 2026-07-28).
+//! `rgpu mcp`: rgpu for agents, over the Model Context Protocol (revisions 2025-06-18 to
+//! 2026-07-28).
 //!
 //! A tool call runs the command that a user would type, as a process of its own with `--json`. So a
 //! tool can do what the command line can and no more, its results are the documents of the command
-//! line, and work goes on when the client or this server ends. What takes long returns the id of its
-//! run; everything about a run is read from its folder, so a new server knows it too.
+//! line, and work goes on when the client or this server ends. What takes long returns the id of
+//! its run; everything about a run is read from its folder, so a new server knows it too.
 //!
-//! Clients show results to a language model, so each result is at most [`MAX_RESULT_BYTES`] long: the
-//! most important fields, and how to get the rest. Text of programs and hosts in it is data; nothing
-//! of it is asked for, executed or taken for an answer of the user.
+//! Clients show results to a language model, so each result is at most [`MAX_RESULT_BYTES`] long:
+//! the most important fields, and how to get the rest. Text of programs and hosts in it is data;
+//! nothing of it is asked for, executed or taken for an answer of the user.
 
 mod answer;
 mod arguments;

@@ -2,8 +2,8 @@
 //! they end, and write nothing outside its folder.
 //!
 //! The first character of a line gives the frame's kind: `m` a message, `b` bytes of a blob, `o`
-//! bytes of input. Nothing is run: each plan waits for a blob that never comes, and probes only look
-//! for files.
+//! bytes of input. Nothing is run: each plan waits for a blob that never comes, and probes only
+//! look for files.
 #![no_main]
 
 use std::fs::File;

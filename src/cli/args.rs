@@ -94,7 +94,8 @@ pub(super) enum Command {
     /// Queue commands and run them one after another
     #[command(subcommand)]
     Queue(LazyArgs<queue::QueueCommand>),
-    /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
+    /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the
+    /// faster
     #[command(subcommand)]
     Loop(LazyArgs<loops::LoopCommand>),
     /// Show hosts, queue and loop in the terminal

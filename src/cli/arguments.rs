@@ -78,7 +78,8 @@ pub(super) fn print(app: &App) -> Result<Status> {
     Ok(0)
 }
 
-/// Whether programs do not need an argument: `--help`, `--version`, and a kernel without `--kernel`.
+/// Whether programs do not need an argument: `--help`, `--version`, and a kernel without
+/// `--kernel`.
 fn is_for_people(arg: &Arg) -> bool {
     arg.get_id() == "target"
         || matches!(

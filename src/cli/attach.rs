@@ -112,8 +112,8 @@ fn never_submitted(record: &RunRecord) -> Failure {
     Failure::new(Exit::Usage, "never_submitted", message)
 }
 
-/// Shows the result of a finished run. `None` if the run is in progress, or if a power cut lost some of
-/// its files: then they are fetched again from the host, which kept them.
+/// Shows the result of a finished run. `None` if the run is in progress, or if a power cut lost
+/// some of its files: then they are fetched again from the host, which kept them.
 fn show_if_done(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
     let record = folder.record()?;
     if record.state != RunState::Done || !folder.has_all_unsynced_files(&record) {

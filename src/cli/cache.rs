@@ -221,8 +221,8 @@ fn check_name(name: &str, parts: &[CachePart]) -> Result<()> {
     }
 }
 
-/// Removes the parts that were unused for longest until the cache is below its limit, at most once a
-/// day. What a job uses stays. Errors do not fail the command.
+/// Removes the parts that were unused for longest until the cache is below its limit, at most once
+/// a day. What a job uses stays. Errors do not fail the command.
 pub(super) fn enforce_limit(app: &App) {
     let Some(limit) = app.config.cache_limit_bytes() else { return };
     let stamp = app.cache.join(LIMIT_CHECK_FILE);

@@ -1,9 +1,9 @@
 //! `rgpu completions`: a script that lets a shell ask rgpu itself what can be typed next.
 //!
-//! The script starts rgpu with [`VARIABLE`] set, and clap's completion answers with flags, values and
-//! files. This module adds names that only this machine knows: kernels, remotes, runs and suites. Of a
-//! list such as `--remote a,b` the last name is completed. Names that are not a plain word in every
-//! shell are left out, because anybody can write a project's kernels.
+//! The script starts rgpu with [`VARIABLE`] set, and clap's completion answers with flags, values
+//! and files. This module adds names that only this machine knows: kernels, remotes, runs and
+//! suites. Of a list such as `--remote a,b` the last name is completed. Names that are not a plain
+//! word in every shell are left out, because anybody can write a project's kernels.
 
 use std::ffi::{OsStr, OsString};
 

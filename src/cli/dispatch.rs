@@ -394,7 +394,8 @@ fn handle_clap_error(
             let mut failure = Failure::new(Exit::Usage, "usage", message);
             let typed = |word: &str| argv.get(1).is_some_and(|a| a == word);
             for hint in rest.split("\n\n").map(str::trim).filter(|h| !h.is_empty()) {
-                // A mistyped flag is seldom a value, and after `--` it would be taken for a command.
+                // A mistyped flag is seldom a value, and after `--` it would be taken for a
+                // command.
                 let lines = hint.lines().map(|line| line.trim().trim_start_matches("tip: "));
                 let lines: Vec<&str> = lines.filter(|l| !l.starts_with("to pass '")).collect();
                 if lines.is_empty() {

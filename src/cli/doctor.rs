@@ -57,8 +57,8 @@ pub(super) struct DoctorArgs {
     #[arg(long)]
     pub accept_new: bool,
 
-    /// Time all-reduce, all-gather, reduce-scatter and all-to-all of NCCL from 1 KiB to 512 MiB, and
-    /// fit latency and time per byte
+    /// Time all-reduce, all-gather, reduce-scatter and all-to-all of NCCL from 1 KiB to 512 MiB,
+    /// and fit latency and time per byte
     #[arg(long, conflicts_with = "fresh")]
     pub collectives: bool,
 
@@ -71,8 +71,8 @@ pub(super) struct DoctorArgs {
     #[arg(long, requires = "collectives")]
     pub nvls: bool,
 
-    /// With --collectives: write the fit as a calibration for `rgpu model … --calib` (.toml), or the
-    /// times for `rgpu model fit` (.csv); may be repeated
+    /// With --collectives: write the fit as a calibration for `rgpu model … --calib` (.toml), or
+    /// the times for `rgpu model fit` (.csv); may be repeated
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "collectives")]
     pub out: Vec<collectives::OutFile>,
 }

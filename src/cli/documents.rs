@@ -8,7 +8,8 @@ use clap::ValueEnum;
 use super::schema::SchemaName;
 use super::support::json;
 
-/// The schema of a document; `None` if its file is written by hand, because no Rust type describes it.
+/// The schema of a document; `None` if its file is written by hand, because no Rust type describes
+/// it.
 fn schema_of(name: SchemaName) -> Option<schemars::Schema> {
     let schema = match name {
         SchemaName::Profile => schemars::schema_for!(rgpu_model::Profile),

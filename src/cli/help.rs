@@ -1,5 +1,5 @@
-//! `rgpu help PAGE`, and the pages of `--help`: examples first, then the flags that most users need.
-//! The flags of one tool are behind `--help=TOPIC`.
+//! `rgpu help PAGE`, and the pages of `--help`: examples first, then the flags that most users
+//! need. The flags of one tool are behind `--help=TOPIC`.
 
 use std::ffi::OsString;
 
@@ -283,8 +283,8 @@ mod tests {
         texts.collect()
     }
 
-    /// The name of the page of a document in docs/: `remotes-ssh` for docs/remotes/ssh.md, and that of
-    /// its folder for a README.md.
+    /// The name of the page of a document in docs/: `remotes-ssh` for docs/remotes/ssh.md, and that
+    /// of its folder for a README.md.
     fn page_name(path: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
         let inner = Path::new(path).strip_prefix(folder).unwrap().with_extension("");

@@ -36,8 +36,8 @@ pub(super) use snapshot::LayoutSnapshot;
 ///
 /// A layout is written as CuTe prints it, `((32,4),8):((16,4),1)`; a shape alone is column-major. A
 /// tiler may give one layout for each mode: `<4:1,8:2>`. A swizzled layout is `S<3,4,3> o 0 o L`;
-/// the swizzle acts on byte addresses, and offsets count bytes where no size of an element is given.
-/// The exit status is 1 if a layout does not exist, and if a protected layout changed.
+/// the swizzle acts on byte addresses, and offsets count bytes where no size of an element is
+/// given. The exit status is 1 if a layout does not exist, and if a protected layout changed.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum LayoutCommand {
     /// Evaluate a layout: size, image, injective, compact; offsets and pictures

@@ -76,8 +76,8 @@ pub(in crate::cli) struct LoopArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct TopArgs {
-    /// Start a loop with the arguments after `--`, those of `loop start`; it continues when the view
-    /// ends
+    /// Start a loop with the arguments after `--`, those of `loop start`; it continues when the
+    /// view ends
     #[arg(long, requires = "start")]
     pub run: bool,
 

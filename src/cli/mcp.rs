@@ -1,4 +1,5 @@
-//! `rgpu mcp`: serves agents over the Model Context Protocol, on standard input and output or over HTTP.
+//! `rgpu mcp`: serves agents over the Model Context Protocol, on standard input and output or over
+//! HTTP.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -29,8 +30,8 @@ const MIN_TOKEN_BYTES: usize = 16;
     "rgpu mcp",
 ))]
 pub(super) struct McpArgs {
-    /// Serve several clients at this loopback address or port, with the token of RGPU_MCP_TOKEN or a
-    /// new one
+    /// Serve several clients at this loopback address or port, with the token of RGPU_MCP_TOKEN or
+    /// a new one
     #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with = "list")]
     pub http: Option<SocketAddr>,
 

@@ -41,14 +41,15 @@ pub(super) enum RemoteCommand {
         /// The platform, or a remote of it
         platform: String,
     },
-    /// Create a rented remote if it does not exist, and wait until it runs; on a Slurm cluster, keep
-    /// one node for several commands
+    /// Create a rented remote if it does not exist, and wait until it runs; on a Slurm cluster,
+    /// keep one node for several commands
     #[command(after_long_help = examples!("rgpu remote up cloud", "rgpu remote up cluster"))]
     Up {
         /// The name of the remote
         remote: String,
     },
-    /// Destroy a rented remote and all its data; on a Slurm cluster, give back the node that is kept
+    /// Destroy a rented remote and all its data; on a Slurm cluster, give back the node that is
+    /// kept
     #[command(after_long_help = examples!("rgpu remote down cloud --yes"))]
     Down {
         /// The name of the remote

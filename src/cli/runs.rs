@@ -1,5 +1,5 @@
-//! `rgpu runs`: lists, shows, attaches to, cancels, annotates, exports and removes runs, and rebuilds
-//! the index of suites.
+//! `rgpu runs`: lists, shows, attaches to, cancels, annotates, exports and removes runs, and
+//! rebuilds the index of suites.
 
 mod clean;
 mod export;
@@ -33,7 +33,8 @@ pub(super) use list::RunList;
 /// List, show, attach to, cancel, annotate, export and clean up runs
 ///
 /// RUN is an id, a unique prefix, `latest`, `latest~1`, or a run folder's path. `latest` is the
-/// newest run; commands that need a result, GPU code or a job pass over runs without one, and say so.
+/// newest run; commands that need a result, GPU code or a job pass over runs without one, and say
+/// so.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum RunsCommand {
     /// List the runs of this project, or the jobs on a remote

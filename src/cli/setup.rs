@@ -1,6 +1,6 @@
 //! `rgpu setup`: fetches optional tools of NVIDIA after the user agrees: nvdisasm to this machine,
-//! profilers to a host (`host_tool`). They are under NVIDIA's licence, so nothing is fetched without
-//! consent and none of it is shipped.
+//! profilers to a host (`host_tool`). They are under NVIDIA's licence, so nothing is fetched
+//! without consent and none of it is shipped.
 
 mod host_tool;
 

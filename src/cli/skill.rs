@@ -41,8 +41,8 @@ pub(super) enum SkillCommand {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct InstallArgs {
-    /// An agent, for all projects of this user, or a folder of skills [default: the agents that have
-    /// settings in your home folder]
+    /// An agent, for all projects of this user, or a folder of skills [default: the agents that
+    /// have settings in your home folder]
     #[arg(long = "for", value_name = "claude|codex|cursor|DIR", value_hint = ValueHint::DirPath)]
     pub target: Option<String>,
 

@@ -1,9 +1,9 @@
 //! Access to the page: by a link with a token that works once, then by a cookie and a key.
 //!
-//! A browser sends the cookie to every server of this machine, whatever its port, so the cookie alone
-//! opens nothing but the empty page. The answer to the link hands the key to the browser's storage,
-//! which belongs to this port only; every other request needs both. A foreign page cannot read an
-//! answer or know the key. A name that resolves to this machine is refused by its `Host`.
+//! A browser sends the cookie to every server of this machine, whatever its port, so the cookie
+//! alone opens nothing but the empty page. The answer to the link hands the key to the browser's
+//! storage, which belongs to this port only; every other request needs both. A foreign page cannot
+//! read an answer or know the key. A name that resolves to this machine is refused by its `Host`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,8 +92,8 @@ impl AccessControl {
         }
     }
 
-    /// The value of `Set-Cookie` for an opened session. Cookies are shared by all ports of a host, so
-    /// the name has the port.
+    /// The value of `Set-Cookie` for an opened session. Cookies are shared by all ports of a host,
+    /// so the name has the port.
     pub(super) fn cookie(&self) -> String {
         let (name, session) = (self.cookie_name(), &self.session);
         format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict")

@@ -1,4 +1,5 @@
-//! The dashboard as static files: one page that has every answer, and the reports of the newest runs.
+//! The dashboard as static files: one page that has every answer, and the reports of the newest
+//! runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,8 +54,8 @@ pub struct DashboardExport {
 /// Writes the files. An earlier export in the folder is replaced; other files in it stay.
 ///
 /// # Errors
-/// The project cannot be read, the folder cannot be written, or SIGINT or SIGTERM came. Nothing is left
-/// behind then, and an earlier export stays.
+/// The project cannot be read, the folder cannot be written, or SIGINT or SIGTERM came. Nothing is
+/// left behind then, and an earlier export stays.
 pub async fn export(context: DashboardContext, options: &ExportOptions) -> Result<DashboardExport> {
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
@@ -135,8 +136,8 @@ async fn read_runs(server: &Server) -> Result<Arc<Snapshot>> {
     .await
 }
 
-/// Does what takes long, or waits for the database, on a thread of its own, so that a signal ends the
-/// export meanwhile.
+/// Does what takes long, or waits for the database, on a thread of its own, so that a signal ends
+/// the export meanwhile.
 async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await

@@ -1,5 +1,5 @@
-//! The folder of an export. Everything is written into a hidden folder inside of it and put in place at
-//! the end, so that a failed export leaves what was there before.
+//! The folder of an export. Everything is written into a hidden folder inside of it and put in
+//! place at the end, so that a failed export leaves what was there before.
 
 #![expect(clippy::disallowed_methods, reason = "the folder that the user named for the export")]
 

@@ -1,10 +1,10 @@
-//! Live updates of the page as server-sent events. A client that reconnects continues after the last id
-//! that it received.
+//! Live updates of the page as server-sent events. A client that reconnects continues after the
+//! last id that it received.
 //!
 //! One thread polls the runs and the state database while a client is connected or made a request a
-//! moment ago. `/api/v1/live` sends a message for each change. Its ids are `REVISION.EVENT`, and events of
-//! the database since the client's last id are sent again. `/api/v1/runs/ID/live` sends the events and
-//! the output of one run. Its ids are offsets in these files.
+//! moment ago. `/api/v1/live` sends a message for each change. Its ids are `REVISION.EVENT`, and
+//! events of the database since the client's last id are sent again. `/api/v1/runs/ID/live` sends
+//! the events and the output of one run. Its ids are offsets in these files.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

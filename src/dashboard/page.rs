@@ -1,4 +1,5 @@
-//! The page: one document with its style sheet and script, which asks `/api/v1` for everything else.
+//! The page: one document with its style sheet and script, which asks `/api/v1` for everything
+//! else.
 //!
 //! Its policy allows this script and this style sheet by their hashes, requests to this server, and
 //! frames of this server for reports. Text of hosts becomes text nodes, never markup.

@@ -6,7 +6,8 @@ use super::overview::{RunningRun, running_runs};
 use super::run_table::RunTable;
 use rgpu_work::queue::Entry;
 
-/// Reads the hosts and runs of a project again and again. Of the runs, only what has changed is read.
+/// Reads the hosts and runs of a project again and again. Of the runs, only what has changed is
+/// read.
 pub(crate) struct ProjectReader {
     context: DashboardContext,
     table: RunTable,
@@ -32,8 +33,9 @@ impl ProjectReader {
         Self { context, table }
     }
 
-    /// Reads the runs that have changed. The first time may take seconds, and a database that another
-    /// process holds is waited for. Meanwhile [`ProjectReader::hosts_and_runs`] has what is read already.
+    /// Reads the runs that have changed. The first time may take seconds, and a database that
+    /// another process holds is waited for. Meanwhile [`ProjectReader::hosts_and_runs`] has what is
+    /// read already.
     pub(crate) fn refresh(&self) {
         self.table.refresh();
     }

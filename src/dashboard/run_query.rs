@@ -107,15 +107,15 @@ pub(super) struct RunLine {
     /// The run.
     #[serde(flatten)]
     pub(super) run: RunSummary,
-    /// Names the runs whose times can be compared with this one's: those that have the same command,
-    /// kernel, case, mode, remote and GPU. Absent without a time of a GPU.
+    /// Names the runs whose times can be compared with this one's: those that have the same
+    /// command, kernel, case, mode, remote and GPU. Absent without a time of a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) series: Option<String>,
     /// Median times in nanoseconds of the runs of its series up to this one, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) trend: Vec<f64>,
-    /// The text in which a search looks for its words, in lower case. Only an export has it: its page
-    /// searches by itself.
+    /// The text in which a search looks for its words, in lower case. Only an export has it: its
+    /// page searches by itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) search_text: String,
 }

@@ -46,8 +46,8 @@ pub(crate) struct RunSummary {
     /// The state.
     pub(crate) state: RunState,
     /// The state as lists show it: also `exit status 3` or `time limit` of a program that ended so,
-    /// `errors found` of a run whose sanitizer found some, and `unfinished` of a suite whose command
-    /// ended before its cases.
+    /// `errors found` of a run whose sanitizer found some, and `unfinished` of a suite whose
+    /// command ended before its cases.
     pub(crate) state_text: String,
     /// When it started (RFC 3339, UTC).
     pub(crate) started: String,
@@ -343,8 +343,8 @@ fn state_text(record: &RunRecord) -> String {
     }
 }
 
-/// The number of the job and the step in which the program was stopped at its time limit. `None` if the
-/// run did not end so; a run that failed at it says so in its failure.
+/// The number of the job and the step in which the program was stopped at its time limit. `None` if
+/// the run did not end so; a run that failed at it says so in its failure.
 fn step_at_limit(record: &RunRecord) -> Option<(usize, &str)> {
     let has_failed = record.program_exit.is_some_and(|status| status != 0);
     if record.state != RunState::Done || !has_failed {

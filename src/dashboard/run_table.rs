@@ -1,8 +1,9 @@
-//! The index of runs: a summary of every run in memory, kept in `.rgpu/state.db` between two starts.
+//! The index of runs: a summary of every run in memory, kept in `.rgpu/state.db` between two
+//! starts.
 //!
 //! The run folders stay the truth. A summary is read again when the folder's time of change differs
-//! from the one that it was read at: rgpu writes each document under another name and renames it, which
-//! changes that time. A run that may still go on is read every time.
+//! from the one that it was read at: rgpu writes each document under another name and renames it,
+//! which changes that time. A run that may still go on is read every time.
 
 #![expect(clippy::disallowed_methods, reason = "it only looks at the time of change of a folder")]
 
@@ -24,7 +25,8 @@ use rgpu_run::store::{RunFolder, Runs, StoreError};
 /// Changes when a summary gets other content.
 const FORMAT: u32 = 6;
 
-/// A project with fewer runs gets no database for their index: they are read faster than one is made.
+/// A project with fewer runs gets no database for their index: they are read faster than one is
+/// made.
 const MIN_RUNS_FOR_DATABASE: usize = 200;
 
 /// While many runs are read, readers see those that are there already this often.
@@ -69,8 +71,8 @@ pub(super) struct UnreadableRun {
 pub(super) struct IndexedRun {
     pub(super) summary: RunSummary,
     pub(super) text: String,
-    /// The command, kernel, case, mode, remote and GPU: runs with the same ones have times that can be
-    /// compared. `None` without a time of a GPU.
+    /// The command, kernel, case, mode, remote and GPU: runs with the same ones have times that can
+    /// be compared. `None` without a time of a GPU.
     pub(super) series: Option<String>,
 }
 
@@ -114,8 +116,8 @@ impl Snapshot {
         positions.iter().map(|at| &self.runs[*at].summary)
     }
 
-    /// The median times of at most `limit` runs that are like the run at this position in `runs`, up
-    /// to its own, oldest first.
+    /// The median times of at most `limit` runs that are like the run at this position in `runs`,
+    /// up to its own, oldest first.
     pub(super) fn trend(&self, at: usize, limit: usize) -> Vec<f64> {
         let series = self.runs[at].series.as_ref().and_then(|series| self.series.get(series));
         let positions = series.map(Vec::as_slice).unwrap_or_default();
@@ -305,7 +307,8 @@ impl RunTable {
         Ok(known.collect())
     }
 
-    /// Brings the rows of the database up to date. Returns why that failed; the next call tries again.
+    /// Brings the rows of the database up to date. Returns why that failed; the next call tries
+    /// again.
     fn save(&self, known: &mut KnownFolders) -> Option<String> {
         let failure =
             self.write_rows(known).err().map(|error| problem_lines(&Failure::from(error)));

@@ -51,8 +51,8 @@ pub struct ServeOptions {
     pub read_only: bool,
 }
 
-/// Serves the page until SIGINT or SIGTERM. `print_link` gets the link, and `warn` what the user should
-/// know later.
+/// Serves the page until SIGINT or SIGTERM. `print_link` gets the link, and `warn` what the user
+/// should know later.
 pub async fn serve(
     context: DashboardContext,
     options: ServeOptions,
@@ -190,7 +190,8 @@ struct LoginQuery {
 fn log_in(server: &Server, token: &str, warn: fn(&str)) -> Response {
     match server.access.log_in(token) {
         Login::Opened => {
-            // Not a redirect: the navigation may come from elsewhere, and then has no strict cookies.
+            // Not a redirect: the navigation may come from elsewhere, and then has no strict
+            // cookies.
             let script = format!(
                 "try {{ localStorage.setItem(\"{KEY_HEADER}\", \"{}\"); }} catch {{}} \
                  location.replace(\"/\");",
@@ -254,8 +255,8 @@ fn text(status: StatusCode, kind: &'static str, text: String) -> Response {
     response
 }
 
-/// A page with a message for a reader who gets no other page. `ancestors` are the pages that may have it
-/// in a frame.
+/// A page with a message for a reader who gets no other page. `ancestors` are the pages that may
+/// have it in a frame.
 fn message(status: StatusCode, message: &str, ancestors: &str) -> Response {
     let (html, policy) = message_page(message);
     let mut response = text(status, "text/html; charset=utf-8", html);
@@ -412,8 +413,8 @@ async fn get_report(State(server): SharedServer, Path(id): Path<String>) -> Resp
     match run_detail::report_page(&server, &id).await {
         Ok(page) => {
             let mut response = text(StatusCode::OK, "text/html; charset=utf-8", page);
-            // Its own policy, in the page, allows its own script. Here it gets an origin of its own,
-            // so that it can reach nothing of this server.
+            // Its own policy, in the page, allows its own script. Here it gets an origin of its
+            // own, so that it can reach nothing of this server.
             let policy = "sandbox allow-scripts; frame-ancestors 'self'";
             response
                 .headers_mut()

@@ -99,9 +99,9 @@ pub(super) fn output(results: &[fn() -> Value]) -> Arc<JsonObject> {
     object(json!({"type": "object", "anyOf": any}))
 }
 
-/// What the list of tools has of the schema of a result: of each kind of result the fields with their
-/// types, and those that are always there. It is a small part of the whole, which clients rarely show
-/// to a model, and every result that keeps to the whole keeps to it.
+/// What the list of tools has of the schema of a result: of each kind of result the fields with
+/// their types, and those that are always there. It is a small part of the whole, which clients
+/// rarely show to a model, and every result that keeps to the whole keeps to it.
 pub(super) fn outline(schema: &JsonObject) -> JsonObject {
     let is_kept = |key: &str| matches!(key, "type" | "anyOf" | "properties" | "required");
     let kept = schema.iter().filter(|(key, _)| is_kept(key));
@@ -128,8 +128,8 @@ fn type_of(field: &Value) -> Value {
     field.get("type").map_or_else(|| json!({}), |kind| json!({"type": kind}))
 }
 
-/// The schema of arguments for the list of tools, without the sizes of Rust's integers, and without null
-/// as a type or default.
+/// The schema of arguments for the list of tools, without the sizes of Rust's integers, and without
+/// null as a type or default.
 pub(super) fn listed_input(schema: &JsonObject) -> JsonObject {
     let mut listed = schema.clone();
     if let Some(Value::Object(fields)) = listed.get_mut("properties") {
@@ -141,8 +141,8 @@ pub(super) fn listed_input(schema: &JsonObject) -> JsonObject {
     listed
 }
 
-/// Takes null from the types of a field that may be left out: some clients read a field's type as one
-/// word, and send a list as a text then.
+/// Takes null from the types of a field that may be left out: some clients read a field's type as
+/// one word, and send a list as a text then.
 fn drop_null(field: &mut JsonObject) {
     let other = |kinds: &Value| match kinds.as_array().map(Vec::as_slice) {
         Some([kind, null]) if null == "null" || null["type"] == "null" => Some(kind.clone()),

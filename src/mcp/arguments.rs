@@ -118,8 +118,8 @@ fn check_inside(context: &McpContext, name: &str, text: &str) -> Result<()> {
     }
 }
 
-/// Checks words of a command line that a client wrote: no flag that gives consent or overwrites, and
-/// no file outside of the project, neither as a word nor as a flag's value.
+/// Checks words of a command line that a client wrote: no flag that gives consent or overwrites,
+/// and no file outside of the project, neither as a word nor as a flag's value.
 pub(super) fn check_words(context: &McpContext, words: &[String]) -> Result<()> {
     for word in words {
         if word.contains('\0') {

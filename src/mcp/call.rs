@@ -219,7 +219,8 @@ impl Call {
         let limit = wait(wait_s)?;
         let commands = &self.shared.started_commands;
         let name = format!("{:?}", line.argv);
-        // Only what an earlier call left running is found again: two calls at once are two commands.
+        // Only what an earlier call left running is found again: two calls at once are two
+        // commands.
         let (key, mut started) = match commands.get(&name) {
             Some(started) => (name.clone(), started),
             None => {

@@ -1,5 +1,6 @@
-//! What a person has to agree to: a new host key, and what costs money. A client that declares elicitation
-//! asks its user. For all others the call stays refused, with the command that the user can type.
+//! What a person has to agree to: a new host key, and what costs money. A client that declares
+//! elicitation asks its user. For all others the call stays refused, with the command that the user
+//! can type.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -162,7 +162,8 @@ impl<'a> FailedCommand<'a> {
         Some(translated?.join(", "))
     }
 
-    /// The command line with a flag that is no argument of the tool. `None` if the flag stays as it is.
+    /// The command line with a flag that is no argument of the tool. `None` if the flag stays as it
+    /// is.
     fn line_with_flag(&self, code: &str, flag: &str) -> Option<String> {
         // Tools with `arguments` pass the words on, flags among them.
         let takes_words = self.fields.is_empty() || self.fields.contains_key("arguments");
@@ -260,8 +261,8 @@ fn flag_of(word: &str) -> &str {
     word.split('=').next().unwrap_or_default()
 }
 
-/// The text without the path of the folder with a call's files, so that a file has the name under which
-/// the client sent it.
+/// The text without the path of the folder with a call's files, so that a file has the name under
+/// which the client sent it.
 pub(super) fn without_sent_folder(text: &str) -> String {
     let mut rest = text;
     let mut clean = String::new();

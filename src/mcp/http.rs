@@ -110,7 +110,8 @@ async fn answer(
             if let Some(error) = wrong.filter(|_| response.status() != StatusCode::FORBIDDEN) {
                 return Ok(error_response(&error));
             }
-            // The session has ended, and nothing is left to do: not "accepted", as the library says.
+            // The session has ended, and nothing is left to do: not "accepted", as the library
+            // says.
             if ends_session && response.status() == StatusCode::ACCEPTED {
                 *response.status_mut() = StatusCode::NO_CONTENT;
             }

@@ -1,4 +1,5 @@
-//! Keeps results short enough for a language model: what is too long is cut, and the result says what.
+//! Keeps results short enough for a language model: what is too long is cut, and the result says
+//! what.
 
 use std::ops::Range;
 
@@ -65,7 +66,8 @@ pub(super) fn fit(mut document: Value, limit: usize) -> Value {
     document
 }
 
-/// The items from `offset` on that fit into `bytes`, at most `count`; at least one, if there is one.
+/// The items from `offset` on that fit into `bytes`, at most `count`; at least one, if there is
+/// one.
 pub(super) fn page<T: Serialize>(
     items: &[T],
     offset: usize,

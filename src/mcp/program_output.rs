@@ -21,8 +21,8 @@ pub(super) struct CutProgramOutput {
 }
 
 impl CutProgramOutput {
-    /// The output of the run's program, of its first step that has any: at most `room` bytes of JSON.
-    /// Under a tool, the tool's messages are part of it. `cut` says what is left out.
+    /// The output of the run's program, of its first step that has any: at most `room` bytes of
+    /// JSON. Under a tool, the tool's messages are part of it. `cut` says what is left out.
     pub(super) fn from_folder(
         folder: &RunFolder,
         run: &str,

@@ -1,5 +1,5 @@
-//! Resources: the text files of run folders, `rgpu://runs/ID/FILE?page=N`, in pages, and what the fields of
-//! a tool's result mean, `rgpu://tools/NAME/result`.
+//! Resources: the text files of run folders, `rgpu://runs/ID/FILE?page=N`, in pages, and what the
+//! fields of a tool's result mean, `rgpu://tools/NAME/result`.
 
 use std::path::{Component, Path};
 

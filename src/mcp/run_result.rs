@@ -109,8 +109,8 @@ pub(super) struct BuildFigures {
     files: Vec<String>,
     /// The kernels that were compiled, with their resources.
     kernels: Vec<BuiltKernel>,
-    /// What a DSL tells of its exception besides the message, which is in `error`: its class, the chain
-    /// of causes, the file of the traceback, and known messages with their meaning.
+    /// What a DSL tells of its exception besides the message, which is in `error`: its class, the
+    /// chain of causes, the file of the traceback, and known messages with their meaning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exception: Option<Value>,
 }

@@ -60,9 +60,9 @@ impl Server {
         Self { is_http: true, ..Self::new(shared) }
     }
 
-    /// Waits until the client has closed its connection, where that cancels a request: over HTTP since
-    /// the revision 2026-07-28. Clients of earlier ones send a notification, and may come back for
-    /// the answer.
+    /// Waits until the client has closed its connection, where that cancels a request: over HTTP
+    /// since the revision 2026-07-28. Clients of earlier ones send a notification, and may come
+    /// back for the answer.
     async fn cancelled_by_disconnect(&self, context: &RequestContext<RoleServer>) {
         let version = context.protocol_version();
         let cancels = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);

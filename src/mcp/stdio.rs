@@ -1,7 +1,7 @@
 //! Messages as lines of JSON, on standard input and output.
 //!
-//! rmcp's own transport drops a line that is not JSON, and one that is too long. Here each of them is
-//! answered, and the connection goes on.
+//! rmcp's own transport drops a line that is not JSON, and one that is too long. Here each of them
+//! is answered, and the connection goes on.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -96,8 +96,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
         }
     }
 
-    /// The next line; `None` at the end of the input. Input that ends without a line break is a line,
-    /// too.
+    /// The next line; `None` at the end of the input. Input that ends without a line break is a
+    /// line, too.
     async fn read_line(&mut self) -> Option<Result<Bytes, AnyDelimiterCodecError>> {
         loop {
             if let Some(line) = self.lines.decode(&mut self.unread).transpose() {
@@ -290,7 +290,8 @@ impl<'de> Visitor<'de> for KeyVisitor {
     }
 }
 
-/// Whether a request has params that its method does not take: rmcp takes it for a method of others.
+/// Whether a request has params that its method does not take: rmcp takes it for a method of
+/// others.
 fn has_wrong_params(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     let JsonRpcMessage::Request(request) = message else { return false };
     match &request.request {

@@ -1,5 +1,5 @@
-//! Long calls as tasks of the protocol (SEP-2663), for clients that declare them. The id of a task is
-//! that of its run, and its state is read from the run's folder, so that no server forgets one.
+//! Long calls as tasks of the protocol (SEP-2663), for clients that declare them. The id of a task
+//! is that of its run, and its state is read from the run's folder, so that no server forgets one.
 
 use rmcp::ErrorData;
 use rmcp::model::{DetailedTask, GetTaskResult, Task, TaskPayload, TaskStatus};

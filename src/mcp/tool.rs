@@ -1,5 +1,5 @@
-//! The tools: one file each, and their table. A description says what a tool does, when to use it, and
-//! which other tool to use instead, since language models choose by these words alone.
+//! The tools: one file each, and their table. A description says what a tool does, when to use it,
+//! and which other tool to use instead, since language models choose by these words alone.
 
 mod build;
 mod campaign;

@@ -1,10 +1,10 @@
 //! A hostile host: every message of the protocol, false in every way, at every state.
 //!
-//! [`samples`] has one honest message of each kind, and [`invalid_messages`] makes every false one of it.
-//! [`agent`] is a host in memory that tells one lie at one state of the client, and [`session`] runs
-//! a real client against it in a sandbox. A message of the protocol without a sample fails.
-//! [`client_side`] lies to a real agent in the same way, and [`http`] is a server that lies, also as a
-//! provider does ([`provider_lies`]).
+//! [`samples`] has one honest message of each kind, and [`invalid_messages`] makes every false one
+//! of it. [`agent`] is a host in memory that tells one lie at one state of the client, and
+//! [`session`] runs a real client against it in a sandbox. A message of the protocol without a
+//! sample fails. [`client_side`] lies to a real agent in the same way, and [`http`] is a server
+//! that lies, also as a provider does ([`provider_lies`]).
 //! [`terminal`] looks at what the command line then shows.
 
 mod agent;
@@ -59,8 +59,8 @@ fn cases() -> Vec<Case> {
 }
 
 /// The lies that state number `n` takes. The lies about the message that it waits for (`own`) are
-/// all told. Of the others each state takes its turn of a sixth, beside those about the message as a
-/// whole. With `RGPU_TEST_ALL_LIES` every state takes all, which lasts minutes.
+/// all told. Of the others each state takes its turn of a sixth, beside those about the message as
+/// a whole. With `RGPU_TEST_ALL_LIES` every state takes all, which lasts minutes.
 fn turn(lies: &[InvalidMessage], n: usize, own: bool) -> impl Iterator<Item = &InvalidMessage> {
     let all = own || std::env::var_os("RGPU_TEST_ALL_LIES").is_some();
     let takes = move |i: usize, lie: &InvalidMessage| {

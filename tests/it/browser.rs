@@ -141,8 +141,8 @@ impl Browser {
         self.navigate(&format!("file://{}", page.display()));
     }
 
-    /// Opens a page of a server and waits until it is loaded. Requests to this server are allowed from
-    /// then on.
+    /// Opens a page of a server and waits until it is loaded. Requests to this server are allowed
+    /// from then on.
     pub(crate) fn open_at(&mut self, origin: &str, path: &str) {
         self.server = Some(format!("{origin}/"));
         self.navigate(&format!("{origin}{path}"));
@@ -168,7 +168,8 @@ impl Browser {
         spent["value"].as_f64().unwrap() * 1e3
     }
 
-    /// The value of an expression in the page. Its texts have spaces for the ones at which no line ends.
+    /// The value of an expression in the page. Its texts have spaces for the ones at which no line
+    /// ends.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let params =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });

@@ -1,5 +1,5 @@
-//! `rgpu dashboard`: its API, who gets in, and its page, with a project of runs, a suite, a queue and a
-//! loop on a played GPU host.
+//! `rgpu dashboard`: its API, who gets in, and its page, with a project of runs, a suite, a queue
+//! and a loop on a played GPU host.
 
 mod client;
 mod export;

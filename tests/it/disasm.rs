@@ -598,8 +598,8 @@ fn reports_in_a_folder_are_told_of_and_read_where_nothing_else_is() {
     insta::assert_snapshot!(laptop.show("disasm alone --tool none"));
 }
 
-/// A laptop whose nvdisasm knows the life ranges of `inlined.cubin`, and refuses all else as a newer
-/// one does code of old GPUs; and its PATH.
+/// A laptop whose nvdisasm knows the life ranges of `inlined.cubin`, and refuses all else as a
+/// newer one does code of old GPUs; and its PATH.
 fn with_lives() -> (Laptop, String) {
     let laptop = laptop(&[
         ("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin"),

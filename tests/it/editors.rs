@@ -1,5 +1,5 @@
-//! The schemas of the files that users write: the files of this repository keep to them, and say where
-//! they are.
+//! The schemas of the files that users write: the files of this repository keep to them, and say
+//! where they are.
 
 use std::fs;
 use std::path::Path;

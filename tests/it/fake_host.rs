@@ -57,7 +57,8 @@ impl FakeHost {
         self
     }
 
-    /// Lets ncu's reports of whole sets come out `empty` or `nan`, as tests/gpu/spoil.py makes them.
+    /// Lets ncu's reports of whole sets come out `empty` or `nan`, as tests/gpu/spoil.py makes
+    /// them.
     pub(crate) fn with_spoiled_reports(self, how: &str) -> FakeHost {
         let ncu = self.folder.join("bin/ncu");
         let spoil = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gpu/spoil.py");

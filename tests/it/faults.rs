@@ -1,5 +1,5 @@
-//! What goes wrong on the way, on the host and here: what the user sees, and what is left. The table
-//! of all of them, those of the agent's own tests too, is docs/faults.md.
+//! What goes wrong on the way, on the host and here: what the user sees, and what is left. The
+//! table of all of them, those of the agent's own tests too, is docs/faults.md.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -78,8 +78,8 @@ fn our_own_full_disk_is_one_error_and_the_run_is_brought_home_later() {
     laptop.wait_until_quiet();
 }
 
-/// Every byte of output is printed once: by the command whose disk takes no more, or by the one that
-/// takes the run up. A limit of the command's own file size plays the full disk.
+/// Every byte of output is printed once: by the command whose disk takes no more, or by the one
+/// that takes the run up. A limit of the command's own file size plays the full disk.
 #[test]
 fn output_that_a_log_has_no_room_for_is_printed_when_the_run_is_taken_up() {
     let laptop = Laptop::new();

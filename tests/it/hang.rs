@@ -1,5 +1,5 @@
-//! `--hang`: a program of two ranks that hangs is stopped, its ranks and their stacks are named, and
-//! what was measured is kept.
+//! `--hang`: a program of two ranks that hangs is stopped, its ranks and their stacks are named,
+//! and what was measured is kept.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,11 +1,11 @@
 //! A repository that prepares its own state and run folders: links that lead out of it or in a
-//! circle, and files that never end. Each place is tried with each way in which `rgpu` reads, writes
-//! or deletes there.
+//! circle, and files that never end. Each place is tried with each way in which `rgpu` reads,
+//! writes or deletes there.
 //!
 //! Nothing outside may change, nothing of what lies outside may be shown or copied, no command
-//! panics or waits for ever, and an error names the place. The tests here try a sample, in which each
-//! place and each way comes; `each_way` tries all and belongs to `.ci/long`. A failing test prints
-//! its whole table.
+//! panics or waits for ever, and an error names the place. The tests here try a sample, in which
+//! each place and each way comes; `each_way` tries all and belongs to `.ci/long`. A failing test
+//! prints its whole table.
 
 mod machine;
 mod places;

@@ -1,5 +1,5 @@
-//! Hosts as they are: containers, modules, sudo, Slurm, an old glibc, no Python, no bash, folders that
-//! cannot be written. What a host lacks is played by wrappers around the start command.
+//! Hosts as they are: containers, modules, sudo, Slurm, an old glibc, no Python, no bash, folders
+//! that cannot be written. What a host lacks is played by wrappers around the start command.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

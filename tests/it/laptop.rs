@@ -136,8 +136,8 @@ impl Laptop {
         output
     }
 
-    /// Runs `rgpu exec … -- cat`, types a line, two more while the link is `cut`, and the end once it
-    /// is `healed`; all that `cat` printed, and what the user was told.
+    /// Runs `rgpu exec … -- cat`, types a line, two more while the link is `cut`, and the end once
+    /// it is `healed`; all that `cat` printed, and what the user was told.
     pub(crate) fn typed_around(
         &self,
         line: &str,

@@ -1,5 +1,5 @@
-//! `rgpu layout` as a user runs it: results with proofs, rejections, bad input, files, and a DSL that is
-//! played by a script.
+//! `rgpu layout` as a user runs it: results with proofs, rejections, bad input, files, and a DSL
+//! that is played by a script.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -355,8 +355,8 @@ fn pictures_are_written_and_only_pictures_overwritten() {
     assert!(svg.contains("(3,1) index 11 offset 25 · bank 25"), "{svg}");
     let page = fs::read_to_string(laptop.project("layout.html")).unwrap();
     assert!(page.contains("prefers-color-scheme:dark") && page.contains(&svg));
-    // The swizzle of a packed operand acts on bytes: row 1 begins at byte 128, which becomes 144, and
-    // row 4 at byte 512, which becomes 576.
+    // The swizzle of a packed operand acts on bytes: row 1 begins at byte 128, which becomes 144,
+    // and row 4 at byte 512, which becomes 576.
     let operand =
         "eval 'S<3,4,3> o 0 o ((8,64),1,4,1):((256,1),0,64,0)' --color-by bank --elem-bytes 0.5";
     let (value, _) = document(&laptop, &format!("{operand} --svg deep/b.svg"));

@@ -82,7 +82,8 @@ impl LocalServer {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Checks that a client with the secret gets past all checks. MCP has no answer to a plain `GET`.
+    /// Checks that a client with the secret gets past all checks. MCP has no answer to a plain
+    /// `GET`.
     fn check_serves(&self, when: &str) {
         let answer = self.ask(&format!("GET {}", self.path), &[&self.host(), &self.secret]);
         let status = status_of(&answer);

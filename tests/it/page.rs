@@ -260,8 +260,8 @@ fn a_narrow_screen_cuts_nothing_off() {
     }
 }
 
-/// Texts of the charts that are outside of them or below 10 pixels, and tables of these sections that
-/// are wider than the screen.
+/// Texts of the charts that are outside of them or below 10 pixels, and tables of these sections
+/// that are wider than the screen.
 const TOO_WIDE: &str = "(() => {
     const texts = [...document.querySelectorAll('#roofline svg, #memory svg')].flatMap(chart => {
         const box = chart.getBoundingClientRect();

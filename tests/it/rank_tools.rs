@@ -1,5 +1,5 @@
-//! Tools on chosen ranks of a program: `--ranks`. The launchers are played: like the real ones, they
-//! start a process for each rank and tell it its number.
+//! Tools on chosen ranks of a program: `--ranks`. The launchers are played: like the real ones,
+//! they start a process for each rank and tell it its number.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,8 @@ done
 wait
 ";
 
-/// Writes its rank and the name of the process that started it to a file. With `die`, rank 1 dies then.
+/// Writes its rank and the name of the process that started it to a file. With `die`, rank 1 dies
+/// then.
 const TRAIN: &str = r#"import os, sys
 rank = os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"]
 parent = open(f"/proc/{os.getppid()}/comm").read().strip()
@@ -59,7 +60,8 @@ impl Launchers {
         Launchers { laptop, train }
     }
 
-    /// Runs `rgpu` with `LINE torchrun … train.py KERNEL` or the like. Returns its status and output.
+    /// Runs `rgpu` with `LINE torchrun … train.py KERNEL` or the like. Returns its status and
+    /// output.
     fn run(&self, line: &str, launcher: &str, kernel: &str) -> (i32, String) {
         let line = format!("{line} --remote h200 -- {launcher} {} {kernel}", self.train);
         let output = self.laptop.run(&line);

@@ -1,5 +1,5 @@
-//! No reader takes more memory than four times the bytes of its file and 64 MiB. The files here hold
-//! as many of the smallest things as fit: short rows, tiny events, many names.
+//! No reader takes more memory than four times the bytes of its file and 64 MiB. The files here
+//! hold as many of the smallest things as fit: short rows, tiny events, many names.
 
 use std::fs;
 use std::io::Write;

@@ -19,9 +19,9 @@ use crate::host::{User, agent, connect, follow, submission};
 use crate::ssh::user;
 use crate::sshd::{Cutter, Sshd};
 
-/// Idle time after which one half round trip counts as complete, in ms. On a busy machine a side may
-/// be slower than that: then a half round trip is counted twice, and the next attempt waits longer.
-/// A longer idle time never joins two, since nothing is forwarded within it.
+/// Idle time after which one half round trip counts as complete, in ms. On a busy machine a side
+/// may be slower than that: then a half round trip is counted twice, and the next attempt waits
+/// longer. A longer idle time never joins two, since nothing is forwarded within it.
 const IDLE_MS: [u64; 6] = [40, 40, 80, 160, 400, 1000];
 
 /// A proxy that forwards only when both directions are idle.
@@ -92,8 +92,8 @@ async fn carry(client: TcpStream, server: TcpStream, count: Arc<AtomicU64>, idle
     }
 }
 
-/// Half round trips from the first byte to the last fetched file of a job. Repeated with longer idle
-/// times until they are `enough`; returns the fewest.
+/// Half round trips from the first byte to the last fetched file of a job. Repeated with longer
+/// idle times until they are `enough`; returns the fewest.
 async fn half_round_trips(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> u64 {
     let mut least = u64::MAX;
     for (attempt, idle) in IDLE_MS.into_iter().enumerate() {
@@ -134,8 +134,8 @@ async fn a_job_takes_as_few_round_trips_as_ssh_lets_it() {
     // The agent is there already.
     connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
 
-    // Eight round trips: versions and keys, then the service, the key, the signature, the channel, the
-    // command, and the plan, which goes out before the agent has spoken.
+    // Eight round trips: versions and keys, then the service, the key, the signature, the channel,
+    // the command, and the plan, which goes out before the agent has spoken.
     const WARM: u64 = 16;
     let warm = half_round_trips(&sshd, WARM, |_| submission(&["/bin/true"], &[], &[])).await;
     assert!(warm <= WARM, "{warm} half round trips");

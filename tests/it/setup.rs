@@ -52,7 +52,8 @@ fn nvdisasm_is_fetched_on_the_users_word_alone_and_found_from_then_on() {
     assert_eq!((&done["version"], &done["fetched"]), (&"13.5.37".into(), &false.into()));
     let calls = fs::read_to_string(laptop.path("pip")).unwrap();
     assert_eq!(calls.matches("--require-hashes").count(), 1, "{calls}");
-    // Python imports from the current folder first: never from the project, which may have a pip.py.
+    // Python imports from the current folder first: never from the project, which may have a
+    // pip.py.
     let folders = fs::read_to_string(laptop.path("pip.folders")).unwrap();
     assert!(folders.lines().count() > 1 && folders.lines().all(|at| at == "1 /"), "{folders}");
     let folder = laptop.path("home/.local/share/rgpu");

@@ -136,7 +136,8 @@ fn a_loop_that_it_starts_goes_on_when_the_view_ends() {
     let test = TestLoop::new(&[]);
     let line = "loop tui --run -- loop.toml --mode manual max_iterations=1";
     let mut view = View::open(&test.laptop, line);
-    // Of "waits for the worker's change": only cells that differ from "measures the start" are sent.
+    // Of "waits for the worker's change": only cells that differ from "measures the start" are
+    // sent.
     view.wait_for("er's");
     view.ours.write_all(b"q").unwrap();
     assert_eq!(view.end(), 0);

@@ -79,8 +79,8 @@ fn steps_of_a_training_are_recorded_without_a_change_of_the_program() {
     }
 }
 
-/// The hook's clock gives these milliseconds at the ends of the steps from the fifth on, and fails after
-/// them.
+/// The hook's clock gives these milliseconds at the ends of the steps from the fifth on, and fails
+/// after them.
 #[test]
 fn steps_after_the_recording_tell_how_long_one_takes_without_the_profiler() {
     let laptop = Laptop::new();

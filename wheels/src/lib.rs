@@ -1,7 +1,8 @@
-//! Wheels that are fetched when the user agrees: the list with pinned hashes, and the command of pip
-//! or uv. Shared by `rgpu setup` and by the set-up of this workspace.
+//! Wheels that are fetched when the user agrees: the list with pinned hashes, and the command of
+//! pip or uv. Shared by `rgpu setup` and by the set-up of this workspace.
 //!
-//! pip or uv does the rest: the index, its mirrors, certificates and proxies are the user's own settings.
+//! pip or uv does the rest: the index, its mirrors, certificates and proxies are the user's own
+//! settings.
 
 use std::path::Path;
 use std::process::Command;

@@ -113,8 +113,8 @@ pub(crate) fn everything(workspace: &Workspace, target: &'static Target) -> Resu
     finish(workspace, &[archive::pack(&tree)?])
 }
 
-/// Builds everything for all architectures, and packs for each a tarball and a wheel, with the files
-/// for hosts of all. One list has the checksums of all.
+/// Builds everything for all architectures, and packs for each a tarball and a wheel, with the
+/// files for hosts of all. One list has the checksums of all.
 pub(crate) fn wheels(workspace: &Workspace) -> Result<(), DistError> {
     let builds = target::TARGETS.iter().map(|target| Build::make(workspace, target));
     let builds = builds.collect::<Result<Vec<_>, _>>()?;
@@ -136,8 +136,8 @@ fn finish(workspace: &Workspace, artifacts: &[Artifact]) -> Result<(), DistError
     Ok(())
 }
 
-/// Packs what `cargo build` made for this machine as a wheel, without building or checking anything, for
-/// tests of wheels.
+/// Packs what `cargo build` made for this machine as a wheel, without building or checking
+/// anything, for tests of wheels.
 pub(crate) fn debug_wheel(workspace: &Workspace) -> Result<(), DistError> {
     let target = target::TARGETS.iter().find(|target| target.triple == workspace.triple);
     let target = target.ok_or_else(|| DistError::Machine { triple: workspace.triple.clone() })?;

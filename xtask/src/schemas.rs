@@ -1,5 +1,6 @@
-//! Writes `schemas/*.json`, which `rgpu schema` prints, from the types of the documents, and the modules
-//! of the Python package that follow from the schemas and from the command line. CI compares both.
+//! Writes `schemas/*.json`, which `rgpu schema` prints, from the types of the documents, and the
+//! modules of the Python package that follow from the schemas and from the command line. CI
+//! compares both.
 
 use crate::command::{self, CommandError};
 use crate::workspace::Workspace;
@@ -34,7 +35,8 @@ pub(crate) enum Mode {
 
 /// Writes every schema, or reports the first that is out of date.
 pub(crate) fn all(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> {
-    // With the features of the whole workspace, for which the tests have compiled everything already.
+    // With the features of the whole workspace, for which the tests have compiled everything
+    // already.
     let mut test = workspace.cargo();
     test.args(["test", "--quiet", "--workspace", "--lib", "cli::documents"]);
     if mode == Mode::Write {

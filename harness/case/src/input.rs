@@ -177,8 +177,8 @@ impl Default for Tolerance {
 pub struct TimingPlan {
     /// Launches before the first sample.
     pub warmup: u32,
-    /// Exact number of samples. When absent, sampling continues until `ci_target`, within the limits
-    /// below.
+    /// Exact number of samples. When absent, sampling continues until `ci_target`, within the
+    /// limits below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iters: Option<u32>,
     /// Minimum number of samples.

@@ -38,10 +38,10 @@ impl Summary {
         })
     }
 
-    /// As [`Summary::from_samples`], for samples in the order in which they were taken. The interval
-    /// of order statistics assumes that a sample does not depend on the ones before it. That fails
-    /// if the GPU changes its state meanwhile. So the interval is extended to the median of
-    /// each quarter of the series whose own interval does not overlap that of all samples.
+    /// As [`Summary::from_samples`], for samples in the order in which they were taken. The
+    /// interval of order statistics assumes that a sample does not depend on the ones before it.
+    /// That fails if the GPU changes its state meanwhile. So the interval is extended to the median
+    /// of each quarter of the series whose own interval does not overlap that of all samples.
     pub fn from_series(samples: &[f64]) -> Option<Summary> {
         let mut all = Summary::from_samples(samples)?;
         let [low, high] = all.ci95;

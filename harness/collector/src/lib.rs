@@ -68,8 +68,8 @@
 //!   not be read.
 //! - Lines of GPU work appear when CUPTI returns them, half a second late or more: sort by `ns`.
 //! - `closed` is missing when the process was killed, aborted or left by `_exit`: then up to 64 KiB
-//!   of each thread's last events, spanning at most 100 ms however long ago, may be missing too, and
-//!   the last half second of GPU work. Lines may follow `closed` (exit handlers that still use
+//!   of each thread's last events, spanning at most 100 ms however long ago, may be missing too,
+//!   and the last half second of GPU work. Lines may follow `closed` (exit handlers that still use
 //!   NVTX). A second `opened` line in one file means that a program replaced itself with `exec`;
 //!   `tid`s, domains and ids start anew there.
 //! - The last line may be cut short when the disk was full.
@@ -83,8 +83,8 @@
 //!
 //! This code runs in another program's process: it never panics across the boundary, never blocks
 //! on a lock that a dead thread may hold, never trusts a handle (domains and strings are numbers,
-//! not addresses), and ignores NVTX calls that a thread makes while one of its own is being recorded
-//! (an allocator with NVTX ranges, a signal handler).
+//! not addresses), and ignores NVTX calls that a thread makes while one of its own is being
+//! recorded (an allocator with NVTX ranges, a signal handler).
 
 #![allow(unsafe_code, reason = "an injection library is called through C pointers")]
 

@@ -200,7 +200,8 @@ impl Process {
         self.lost.fetch_add(many, Ordering::Relaxed);
     }
 
-    /// Writes lines from CUPTI's records: `activity_count` GPU activities and `call_count` API calls.
+    /// Writes lines from CUPTI's records: `activity_count` GPU activities and `call_count` API
+    /// calls.
     pub(crate) fn write_activity(&self, lines: &[u8], activity_count: u64, call_count: u64) {
         if lines.is_empty() {
             return;

@@ -3,8 +3,8 @@
 use crate::poison::Poison;
 use rgpu_case::{Arg, Dtype, Mismatch, OutputCheck, Tolerance, Value};
 
-/// One output after two launches on the same inputs. Unwritten elements are found only if `left` began
-/// with the first poison and `right` with the second.
+/// One output after two launches on the same inputs. Unwritten elements are found only if `left`
+/// began with the first poison and `right` with the second.
 pub(crate) struct OutputPair<'a> {
     pub(crate) arg: &'a Arg,
     pub(crate) group: usize,

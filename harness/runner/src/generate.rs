@@ -27,7 +27,8 @@ use std::path::Path;
 /// nibbles.
 const CHUNK_ELEMENTS: usize = 1 << 18;
 
-/// The generator's key for an argument at `position` of a group of arguments ([`rgpu_case::Group`]).
+/// The generator's key for an argument at `position` of a group of arguments
+/// ([`rgpu_case::Group`]).
 pub(crate) fn arg_key(input_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
     match arg.seed {
         Some(seed) => mix(seed),

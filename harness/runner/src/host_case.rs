@@ -76,8 +76,8 @@ impl HostArg<'_> {
     }
 }
 
-/// Memory of the reference: own copies of the inputs, and poisoned outputs, so that it cannot change
-/// the kernel's. After `call`, `buffers` holds its results.
+/// Memory of the reference: own copies of the inputs, and poisoned outputs, so that it cannot
+/// change the kernel's. After `call`, `buffers` holds its results.
 pub(crate) struct ReferenceRun<'a> {
     host: &'a HostCase<'a>,
     /// One per argument. Absent for scalars.

@@ -46,8 +46,8 @@ pub(crate) fn change(
 ) -> Result<(), EarlyEnd> {
     record(folder, setting, uuids)?;
     // The marker variable shows that the command belongs to the job. If the supervisor is killed,
-    // the watchdog finds and kills the command by it. Otherwise the command could change the GPU after
-    // the watchdog has restored it.
+    // the watchdog finds and kills the command by it. Otherwise the command could change the GPU
+    // after the watchdog has restored it.
     let env = marker(folder).split_once('=').map(|(name, value)| (name.into(), value.into()));
     let env = env.into_iter().collect();
     for (at, uuid) in uuids.iter().enumerate() {
@@ -112,8 +112,8 @@ fn left_folder(root: &Path) -> PathBuf {
     root.join("gpu-undo")
 }
 
-/// Moves the undo commands of a job that ends out of its folder, which may soon be removed. The next
-/// job on the GPU runs them ([`undo_left`]).
+/// Moves the undo commands of a job that ends out of its folder, which may soon be removed. The
+/// next job on the GPU runs them ([`undo_left`]).
 ///
 /// # Errors
 /// There are none, or they cannot be written. Then the file stays in the job's folder.
@@ -130,8 +130,8 @@ pub(crate) fn keep_after_end(folder: &JobFolder) -> io::Result<()> {
     std::fs::remove_file(&path)
 }
 
-/// Undoes what ended jobs of this user left changed on these GPUs, which the caller has locked. Tries
-/// each command once: if it fails, its file is kept for the next job.
+/// Undoes what ended jobs of this user left changed on these GPUs, which the caller has locked.
+/// Tries each command once: if it fails, its file is kept for the next job.
 ///
 /// # Errors
 /// A command fails; the text says how.

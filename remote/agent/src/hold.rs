@@ -1,14 +1,15 @@
 //! Holds a node that a batch system has granted, and lets clients in.
 //!
 //! A batch system ends what a short command leaves behind on a node, so no connection over such a
-//! command may start a supervisor. The holder runs in the batch script. It listens in its folder, and
-//! starts an agent for each client. Supervisors are descendants of the holder, and they live as long
-//! as the batch script does. A client reaches it through [`relay_stdio`], run by a short command.
+//! command may start a supervisor. The holder runs in the batch script. It listens in its folder,
+//! and starts an agent for each client. Supervisors are descendants of the holder, and they live as
+//! long as the batch script does. A client reaches it through [`relay_stdio`], run by a short
+//! command.
 //!
-//! The holder ends when no agent and no job has run for a while. The node is then given back, whatever
-//! became of the client. A batch system that ends the batch script may miss supervisors, for example
-//! Slurm's proctrack/linuxproc, which finds processes by their parents: so supervisors end with their
-//! holder by themselves.
+//! The holder ends when no agent and no job has run for a while. The node is then given back,
+//! whatever became of the client. A batch system that ends the batch script may miss supervisors,
+//! for example Slurm's proctrack/linuxproc, which finds processes by their parents: so supervisors
+//! end with their holder by themselves.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -71,7 +72,8 @@ pub fn hold(folder: &Path, idle_s: &OsStr) -> Result<(), HostFault> {
         // Interrupted: look again.
         let _ = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&timeout));
         while let Ok((client, _)) = listener.accept() {
-            // If no process can be started now, the client sees the end of its stream and comes again.
+            // If no process can be started now, the client sees the end of its stream and comes
+            // again.
             let _ = start_agent(client.into());
         }
         if reap(|_| {}) != Children::None {
@@ -93,8 +95,8 @@ fn start_agent(client: OwnedFd) -> io::Result<()> {
 }
 
 /// Ends this process when the holder ends that it runs under, if it runs under one. A supervisor's
-/// watchdog then ends its programs. Agents end at once and supervisors `later`: so a client loses its
-/// link and asks the batch system for the reason, instead of hearing that a supervisor died.
+/// watchdog then ends its programs. Agents end at once and supervisors `later`: so a client loses
+/// its link and asks the batch system for the reason, instead of hearing that a supervisor died.
 pub(crate) fn end_with_holder(later: Duration) {
     let holder = std::env::var(HOLDER_VARIABLE).ok().and_then(|text| text.parse().ok());
     let Some(holder) = holder.and_then(Pid::from_raw) else { return };

@@ -68,8 +68,8 @@ pub(crate) enum CreateError {
     Host(#[from] HostFault),
 }
 
-/// Returns the Python environments that jobs which have not ended link to, in their working folder or
-/// in one of its folders.
+/// Returns the Python environments that jobs which have not ended link to, in their working folder
+/// or in one of its folders.
 pub fn environments_in_use(root: &Path) -> BTreeSet<PathBuf> {
     let mut used = BTreeSet::new();
     for job in JobFolder::all(root) {

@@ -19,9 +19,9 @@ use crate::supervisor::{left_behind, marker};
 /// Bytes at the end of the log that are searched for the last event.
 const TAIL_BYTES: u64 = 256 << 10;
 
-/// Set on a host that carries out no jobs, and sees those of others in a shared folder: the run whose
-/// jobs have surely ended, `all`, or nothing. A lock in a shared folder alone does not tell that a
-/// supervisor on another host has died.
+/// Set on a host that carries out no jobs, and sees those of others in a shared folder: the run
+/// whose jobs have surely ended, `all`, or nothing. A lock in a shared folder alone does not tell
+/// that a supervisor on another host has died.
 const RESULTS_VARIABLE: &str = "RGPU_AGENT_RESULTS";
 
 /// Whether this host only hands out the results of jobs that other hosts carried out.

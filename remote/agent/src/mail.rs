@@ -2,9 +2,9 @@
 //!
 //! A [`Keeper`] has the bytes of an ordinary connection until a client's requests fetch them. The
 //! HTTP server has one for each of its clients. For short commands, the first `mail` starts a
-//! process (`keep`) with a keeper, which runs `rgpu-agent stdio` on two pipes and passes its bytes to
-//! later commands over a socket in the agent's folder. That process ends after five minutes without
-//! a command; jobs are separate processes.
+//! process (`keep`) with a keeper, which runs `rgpu-agent stdio` on two pipes and passes its bytes
+//! to later commands over a socket in the agent's folder. That process ends after five minutes
+//! without a command; jobs are separate processes.
 
 mod keeper;
 

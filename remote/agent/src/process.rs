@@ -74,10 +74,10 @@ fn children() -> Option<Vec<i32>> {
     Some(listed)
 }
 
-/// Returns the living children of this process but `watchdog`. A walk through `/proc` can miss a chain
-/// of processes that each start the next and exit. But a subreaper always has the living one among
-/// its children, and only its own reaping removes children from the list. So if all listed ones are
-/// dead and the list has not changed since, none lives.
+/// Returns the living children of this process but `watchdog`. A walk through `/proc` can miss a
+/// chain of processes that each start the next and exit. But a subreaper always has the living one
+/// among its children, and only its own reaping removes children from the list. So if all listed
+/// ones are dead and the list has not changed since, none lives.
 fn living_children(watchdog: Option<i32>) -> Vec<ProcessEntry> {
     // A chain is found after a few tries. The bound is for a storm that only makes zombies.
     for _ in 0..1000 {

@@ -50,8 +50,8 @@ impl QuotaError {
     }
 }
 
-/// The last known disk use, so that most calls need not walk the folders. `<root>/swept` holds the time of the last sweep, and the bytes in use
-/// after it plus those of jobs that have ended since.
+/// The last known disk use, so that most calls need not walk the folders. `<root>/swept` holds the
+/// time of the last sweep, and the bytes in use after it plus those of jobs that have ended since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct UsageRecord {
     swept_ms: u64,
@@ -104,8 +104,8 @@ pub(crate) fn sweep_if_due(root: &Path) {
     }
 }
 
-/// Adds an ended job to the recorded disk use, and sweeps if that is too much. The job itself stays:
-/// its client has not heard of its end yet.
+/// Adds an ended job to the recorded disk use, and sweeps if that is too much. The job itself
+/// stays: its client has not heard of its end yet.
 pub(crate) fn job_ended(root: &Path, job: &Path) {
     let mut record = UsageRecord::read(root);
     record.bytes = record.bytes.saturating_add(tree_bytes(job));
@@ -200,8 +200,8 @@ fn ended_jobs(root: &Path) -> Vec<EndedJob> {
     .collect()
 }
 
-/// Removes hidden job folders, temporary blobs and temporary folders of no running job that have not
-/// changed for [`UNSWEPT_AGE`].
+/// Removes hidden job folders, temporary blobs and temporary folders of no running job that have
+/// not changed for [`UNSWEPT_AGE`].
 fn remove_abandoned(root: &Path, now: SystemTime) {
     let mut running = JobFolder::all(root);
     running.retain(|job| !matches!(state(job), Ok(JobState::Ended { .. })));

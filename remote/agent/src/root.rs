@@ -80,8 +80,8 @@ enum FolderAccess {
     Shared,
 }
 
-/// Returns the path with a leading `~/` replaced by the user's home. A client that names a folder of
-/// a host does not know where homes are there.
+/// Returns the path with a leading `~/` replaced by the user's home. A client that names a folder
+/// of a host does not know where homes are there.
 pub(crate) fn under_home(path: PathBuf) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) => Path::new(&home).join(rest),

@@ -1,4 +1,5 @@
-//! The requests that clients can make of this host. Each connection ([`crate::connection`]) has one.
+//! The requests that clients can make of this host. Each connection ([`crate::connection`]) has
+//! one.
 //!
 //! It keeps no state between requests. Everything is read from files, so any number of clients and
 //! a restarted server see the same.

@@ -160,8 +160,8 @@ pub(crate) struct Supervisor {
     gpu: Option<GpuLock>,
     logs: HashMap<(String, Stream), capture::StreamLog>,
     announced: AnnouncedFiles,
-    /// The process that ends the job if the supervisor is killed; `None` for a short job that holds no
-    /// GPU.
+    /// The process that ends the job if the supervisor is killed; `None` for a short job that holds
+    /// no GPU.
     watchdog: Option<WatchdogProcess>,
     /// When the job began, or when the last attempt to start a watchdog failed.
     started: Instant,
@@ -179,8 +179,8 @@ impl Supervisor {
         self.emit(EventBody::Warning { code: code.into(), text })
     }
 
-    /// Starts the watchdog if the job has run for [`WATCHDOG_AFTER`]. Returns how long to wait until
-    /// then.
+    /// Starts the watchdog if the job has run for [`WATCHDOG_AFTER`]. Returns how long to wait
+    /// until then.
     fn start_watchdog_when_due(&mut self) -> Duration {
         let left = WATCHDOG_AFTER.saturating_sub(self.started.elapsed());
         if self.watchdog.is_none() && left.is_zero() {
@@ -241,8 +241,8 @@ impl Supervisor {
                     StepResult::Failed(_) => {}
                 }
             }
-            // A GPU that cannot be restored stays locked until the end of the job, which tries again:
-            // without the lock, that would change the GPU under another job.
+            // A GPU that cannot be restored stays locked until the end of the job, which tries
+            // again: without the lock, that would change the GPU under another job.
             if last_gpu_step == Some(at) && self.gpu.is_some() && self.restore_gpus()? {
                 self.gpu = None;
                 self.emit(EventBody::GpuReleased {})?;
@@ -270,8 +270,8 @@ impl Supervisor {
         Ok(BTreeMap::new())
     }
 
-    /// Restores the GPU settings that the job changed, such as locked clocks. If that fails, warns and
-    /// returns false.
+    /// Restores the GPU settings that the job changed, such as locked clocks. If that fails, warns
+    /// and returns false.
     fn restore_gpus(&mut self) -> Result<bool, HostFault> {
         match gpu_setting::undo(&self.folder) {
             Ok(()) => Ok(true),

@@ -1,9 +1,10 @@
 //! The agent's command lines. Every program that contains the agent accepts `stdio` (one
 //! connection), `mail NAME …` (one command of a connection over short commands) and `--version`.
 //! The agent itself starts `job DIR` (a supervisor), `relay DIR SOCKET` (a supervisor whose job
-//! another agent carries out), `watchdog DIR` (ends a job whose supervisor was killed), `keep DIR` (the keeper of a
-//! connection over short commands) and `terminal PROGRAM ARGS` (a program on a terminal of its
-//! own). The batch script of a job of Slurm starts `hold DIR SECONDS` ([`crate::hold`]).
+//! another agent carries out), `watchdog DIR` (ends a job whose supervisor was killed), `keep DIR`
+//! (the keeper of a connection over short commands) and `terminal PROGRAM ARGS` (a program on a
+//! terminal of its own). The batch script of a job of Slurm starts `hold DIR SECONDS`
+//! ([`crate::hold`]).
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -5,8 +5,8 @@
 //! without knowing any tool; the laptop reads the [`Event`]s and artifacts that come back.
 //!
 //! They travel as frames on a byte stream ([`frame`]), which requests with answers can carry too
-//! ([`mail`]). So that versions can differ, unknown fields are ignored, and unknown message and event types are read as
-//! `Unknown`. Only an unknown *required* feature ends a connection.
+//! ([`mail`]). So that versions can differ, unknown fields are ignored, and unknown message and
+//! event types are read as `Unknown`. Only an unknown *required* feature ends a connection.
 
 pub mod digest;
 pub mod event;
@@ -31,8 +31,8 @@ pub use probe::{HostFacts, Probe, ProbeAnswer};
 /// The protocol generation, sent in the first frame of each direction.
 pub const PROTOCOL: u32 = 1;
 
-/// Most bytes of a blob, and of a piece of an artifact. Resuming and parallel channels work in these
-/// units.
+/// Most bytes of a blob, and of a piece of an artifact. Resuming and parallel channels work in
+/// these units.
 pub const BLOB_BYTES: u64 = 4 << 20;
 
 /// Size of the pieces that input files are split into. Small pieces spread evenly over parallel

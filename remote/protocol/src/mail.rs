@@ -2,13 +2,13 @@
 //!
 //! Where only short commands can be run, or an HTTP server answers requests, each of them brings
 //! bytes of the frame stream for the agent and returns some of the agent's. Both directions are
-//! counted from the beginning, so nothing is lost or repeated if a request comes twice or its answer
-//! is lost: bytes received before are skipped, and unconfirmed bytes are sent again. Several
+//! counted from the beginning, so nothing is lost or repeated if a request comes twice or its
+//! answer is lost: bytes received before are skipped, and unconfirmed bytes are sent again. Several
 //! requests may be on their way at once.
 //!
 //! Over HTTP, a request is `POST /v1/mail/CONVERSATION?…` with the fields of [`MailRequest`] as its
-//! query and the client's bytes as its body. The answer's body are the agent's bytes, and its header
-//! [`HEAD_HEADER`] is a [`MailHead`].
+//! query and the client's bytes as its body. The answer's body are the agent's bytes, and its
+//! header [`HEAD_HEADER`] is a [`MailHead`].
 //!
 //! As a command, `rgpu-agent mail CONVERSATION TAKE FROM WAIT_MS NONCE [begin|eof]` reads base64 on
 //! standard input, and prints:

@@ -219,14 +219,15 @@ pub struct Rung {
     pub hang: Option<HangDetection>,
 }
 
-/// When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and their
-/// stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it continues. No
-/// lower rung is tried.
+/// When the program of a rung counts as hung: it has printed nothing for a time. Its ranks and
+/// their stacks are written to a file and it is stopped as by Ctrl-C, while the tool around it
+/// continues. No lower rung is tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HangDetection {
     /// Seconds without output of the program or the tool.
     pub quiet_s: u64,
-    /// Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are stopped.
+    /// Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are
+    /// stopped.
     #[serde(default)]
     pub spare: Vec<String>,
     /// The file with the stacks, in the job's folder.
@@ -251,13 +252,14 @@ impl HangDetection {
     pub const CODE: &str = "hung";
 }
 
-/// When the program of a rung is stopped as by Ctrl-C. The tool around it continues until its report is
-/// written, and the rung is judged without its exit status.
+/// When the program of a rung is stopped as by Ctrl-C. The tool around it continues until its
+/// report is written, and the rung is judged without its exit status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
     /// Seconds after the start of the rung.
     pub after_s: u64,
-    /// Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are stopped.
+    /// Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are
+    /// stopped.
     #[serde(default)]
     pub spare: Vec<String>,
 }
@@ -372,8 +374,8 @@ pub struct GpuRequest {
     pub setting: Option<GpuSetting>,
 }
 
-/// A change of each locked GPU, from before the first step that uses it until the GPU is given back.
-/// [`GpuSetting::UUID`] in a word stands for the GPU.
+/// A change of each locked GPU, from before the first step that uses it until the GPU is given
+/// back. [`GpuSetting::UUID`] in a word stands for the GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuSetting {
     /// argv of the command that makes the change. If it fails, no step runs on the GPU.
@@ -473,8 +475,8 @@ pub fn valid_relative_path(path: &str) -> bool {
         && path.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() <= 255)
 }
 
-/// Returns whether a character begins or ends an embedding, override or isolate of text direction: it
-/// reorders the text after it, so that a name looks like another one.
+/// Returns whether a character begins or ends an embedding, override or isolate of text direction:
+/// it reorders the text after it, so that a name looks like another one.
 pub fn reorders_text(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -11,8 +11,8 @@ use rgpu_model::{Classification, Finding, Launch, Profile, Verdict};
 /// The rules that hold for one launch, in the order of [`classify_with`].
 pub(super) type Verdicts = Vec<(&'static Rule, Conclusion)>;
 
-/// Classifies every launch of a profile, and returns the rules that hold for each. Of several kernels,
-/// a launch that is as short as a launch takes is that first.
+/// Classifies every launch of a profile, and returns the rules that hold for each. Of several
+/// kernels, a launch that is as short as a launch takes is that first.
 pub(super) fn classify_launches(profile: &mut Profile, thresholds: &Thresholds) -> Vec<Verdicts> {
     let device = device::find_device(profile);
     let sheet = device.name.as_deref().and_then(datasheet::peaks);
@@ -48,9 +48,9 @@ pub fn classify(launch: &Launch) -> (Option<Classification>, Vec<Finding>) {
 
 /// Classifies a launch and returns its findings. The classification is `None` if no rule applies.
 ///
-/// Deciding causes come first, then bounds, then the rest, each group by score; the first verdict is
-/// the primary one. For example, `bank_conflicts` comes before `memory_bound` if the conflicts keep
-/// memory busy.
+/// Deciding causes come first, then bounds, then the rest, each group by score; the first verdict
+/// is the primary one. For example, `bank_conflicts` comes before `memory_bound` if the conflicts
+/// keep memory busy.
 pub fn classify_with(
     launch: &Launch,
     limits: &Limits<'_>,

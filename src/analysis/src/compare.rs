@@ -1,8 +1,8 @@
 //! Compares two profiles.
 //!
 //! A comparison has times with confidence intervals (`interval`), kernels joined by name and
-//! geometry (`join`), metrics ranked by importance (`metric_weights`), the bound and the resources of
-//! each kernel on both sides, regions, and a one-sentence summary (`sentence`). [`differences`]
+//! geometry (`join`), metrics ranked by importance (`metric_weights`), the bound and the resources
+//! of each kernel on both sides, regions, and a one-sentence summary (`sentence`). [`differences`]
 //! lists the reasons why two profiles are not comparable.
 
 mod alike;

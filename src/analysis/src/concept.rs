@@ -1,8 +1,9 @@
 //! Metric names grouped by meaning, the preferred one first. The first name that a launch has is
 //! used, and the evidence names it.
 //!
-//! Names change with the architecture and the version of ncu; comments say which architecture a name
-//! belongs to. Names for Blackwell come from NVIDIA's documentation; we have no recording with them.
+//! Names change with the architecture and the version of ncu; comments say which architecture a
+//! name belongs to. Names for Blackwell come from NVIDIA's documentation; we have no recording with
+//! them.
 
 use rgpu_model::metric;
 

@@ -1,5 +1,6 @@
-//! The launches that a profiled one represents in mode `deep`: those of its kernel with equal grid and
-//! block, as the survey timed them. Launches of a geometry that was not profiled have no judgement.
+//! The launches that a profiled one represents in mode `deep`: those of its kernel with equal grid
+//! and block, as the survey timed them. Launches of a geometry that was not profiled have no
+//! judgement.
 
 use std::collections::HashMap;
 
@@ -43,8 +44,8 @@ impl<'a> GeometryTimes<'a> {
         GeometryTimes { by_kernel }
     }
 
-    /// The number of launches that a profiled one stands for, and the nanoseconds of all of them for
-    /// each of the profiled ones. `None` where no survey tells.
+    /// The number of launches that a profiled one stands for, and the nanoseconds of all of them
+    /// for each of the profiled ones. `None` where no survey tells.
     pub(super) fn stands_for(&self, launch: &Launch) -> Option<(f64, f64)> {
         if launch.metrics.is_empty() {
             return None;

@@ -49,8 +49,9 @@ fn why_not_measured(profile: &Profile) -> &'static str {
     }
 }
 
-/// The kernels with at least 5 % of the GPU time, or of the time without a compiler's tuning, longest
-/// first. The time of launches that are set-up does not count. The profile has its findings.
+/// The kernels with at least 5 % of the GPU time, or of the time without a compiler's tuning,
+/// longest first. The time of launches that are set-up does not count. The profile has its
+/// findings.
 pub(super) fn verdicts(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
     let tuning = tuning::kernels(&profile.launches, &profile.kernels);
     let tunes = |kernel: &KernelSum| tuning.contains_key(kernel.kernel.as_str());
@@ -130,9 +131,9 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// The verdict that holds for most of the time of these launches of a kernel, with a launch that
-    /// has it: the one that its finding is about, else the longest, or the median one if they are
-    /// short. Without a verdict the reason.
+    /// The verdict that holds for most of the time of these launches of a kernel, with a launch
+    /// that has it: the one that its finding is about, else the longest, or the median one if they
+    /// are short. Without a verdict the reason.
     fn verdict(&self, kernel: &str, launches: &[&Launch]) -> (Option<u32>, Option<String>, String) {
         let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
         let counted = launches.iter().any(|launch| !launch.metrics.is_empty());
@@ -212,8 +213,8 @@ mod tests {
     use super::*;
     use rgpu_model::selection::Selection;
 
-    /// Inductor's benchmarks took nearly all of the GPU time of a compiled program, and the second pass
-    /// does not list their launches.
+    /// Inductor's benchmarks took nearly all of the GPU time of a compiled program, and the second
+    /// pass does not list their launches.
     #[test]
     fn set_up_that_the_first_pass_found_does_not_count() {
         let sum = |kernel: &str, total_ns| KernelSum {

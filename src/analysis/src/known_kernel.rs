@@ -1,5 +1,5 @@
-//! Facts from the name of a kernel: its author, whether it multiplies matrices, and whether it works
-//! element by element.
+//! Facts from the name of a kernel: its author, whether it multiplies matrices, and whether it
+//! works element by element.
 //!
 //! Names are those of cuBLAS (`nvjet_…`, `sm80_xmma_gemm_…`, `ampere_sgemm_…`), cuDNN, CUTLASS,
 //! torch, CUB and XLA, as `tests/fixtures/kernel_names` lists them.
@@ -80,8 +80,8 @@ pub(super) enum ElementWise {
     Move,
 }
 
-/// Whether a kernel of torch or CuPy works element by element, so that others like it could be fused
-/// with it.
+/// Whether a kernel of torch or CuPy works element by element, so that others like it could be
+/// fused with it.
 pub(super) fn element_wise(name: &str) -> Option<ElementWise> {
     const CUPY: &[&str] = &[
         "absolute",
@@ -143,8 +143,8 @@ pub(super) fn is_collective(name: &str) -> bool {
     name.trim_start_matches("void ").starts_with("nccl")
 }
 
-/// Whether a kernel serves XLA's autotuning, which times candidates before the program's own work: it
-/// delays the stream, prepares and checks buffers, and compares results.
+/// Whether a kernel serves XLA's autotuning, which times candidates before the program's own work:
+/// it delays the stream, prepares and checks buffers, and compares results.
 pub(super) fn is_autotuning(name: &str) -> bool {
     const KERNELS: &[&str] = &[
         "DelayKernel",
@@ -196,7 +196,8 @@ pub(super) fn matrix_unit(name: &str) -> Option<MatrixUnit> {
 }
 
 /// Whether a kernel of CUTLASS 3 names a matrix instruction of the tensor cores: its main loop, or
-/// CuTe's operation (`cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS`, `cute::SM80_16x8x16_F32BF16…`).
+/// CuTe's operation (`cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS`,
+/// `cute::SM80_16x8x16_F32BF16…`).
 fn is_cute_product(name: &str) -> bool {
     let loops = ["TmaGmma", "CpAsyncGmma", "GMMA::MMA_", "TmaUmma", "SM100_MMA_"];
     name.contains("cute::") && loops.iter().any(|word| name.contains(word))

@@ -3,8 +3,8 @@
 //! All functions are pure functions of the model: no file, no host, no tool. [`rule::RULES`] lists
 //! the rules, one file each; [`mod@classify`] ranks their verdicts on a launch by the limits of
 //! [`threshold`]; `merge` makes one finding of each cause, and `stake` orders them by the time that
-//! they could give back; `roofline` computes the device's ceilings; `bound` holds times against what `rgpu model`
-//! predicts at best.
+//! they could give back; `roofline` computes the device's ceilings; `bound` holds times against
+//! what `rgpu model` predicts at best.
 
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

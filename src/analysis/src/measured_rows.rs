@@ -20,9 +20,9 @@ pub struct RunRows {
     pub skipped: Vec<String>,
 }
 
-/// Makes the rows of a profile, from its timed cases and its operators. A case is a row if its sizes
-/// and `[work]` are those of matrix products, or if memory limits it. An operator is a row if it is
-/// a matrix product that a framework called once, with recorded shapes.
+/// Makes the rows of a profile, from its timed cases and its operators. A case is a row if its
+/// sizes and `[work]` are those of matrix products, or if memory limits it. An operator is a row if
+/// it is a matrix product that a framework called once, with recorded shapes.
 #[must_use]
 pub fn measured_rows(profile: &Profile) -> RunRows {
     let name = device::find_device(profile).name.unwrap_or_default();

@@ -1,10 +1,10 @@
 //! Makes findings of the verdicts on launches: one for each cause, with the kernels and launches
 //! that it covers.
 //!
-//! Verdicts of one rule have one cause if their hint is equal, or their kernel: of several hints for
-//! one kernel, that of the launch with the most time at stake is given. Of a kernel with counters, only
-//! launches that have them are judged, and stand for the others of that kernel; in mode `deep` for
-//! those with their geometry.
+//! Verdicts of one rule have one cause if their hint is equal, or their kernel: of several hints
+//! for one kernel, that of the launch with the most time at stake is given. Of a kernel with
+//! counters, only launches that have them are judged, and stand for the others of that kernel; in
+//! mode `deep` for those with their geometry.
 
 #[cfg(test)]
 mod tests;
@@ -75,8 +75,8 @@ pub(super) fn findings(
             && sums.by_kernel.len() > 1
             && verdicts.iter().any(|(rule, _)| rule.id == LAUNCH_BOUND);
         for ((rule, conclusion), gain) in verdicts.iter().zip(gains(launch, verdicts)) {
-            // With several kernels, a short launch gets only its launch_bound verdict, and a symptom
-            // is omitted unless it is the primary verdict.
+            // With several kernels, a short launch gets only its launch_bound verdict, and a
+            // symptom is omitted unless it is the primary verdict.
             let primary = std::ptr::eq(*rule, verdicts[0].0);
             let is_reported = match rule.kind {
                 _ if short => rule.id == LAUNCH_BOUND,

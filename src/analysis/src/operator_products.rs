@@ -1,5 +1,6 @@
-//! Matrix products of a framework's operators: sizes that do not fit the tensor cores, and rates near
-//! their peak. A trace of torch's profiler has no counters, but it has the shapes of the inputs.
+//! Matrix products of a framework's operators: sizes that do not fit the tensor cores, and rates
+//! near their peak. A trace of torch's profiler has no counters, but it has the shapes of the
+//! inputs.
 
 use serde_json::Value;
 
@@ -13,8 +14,8 @@ use rgpu_model::{Finding, Operator, Profile};
 /// The tiles of matrix products are multiples of this in both directions.
 const TILE: u64 = 64;
 
-/// An operator whose products a kernel computes, with a size of its first call that is larger than a
-/// tile and no multiple of it. `None` if no size is known, or all fit.
+/// An operator whose products a kernel computes, with a size of its first call that is larger than
+/// a tile and no multiple of it. `None` if no size is known, or all fit.
 pub(super) fn unfitting_size<'a>(
     operators: &'a [Operator],
     kernel: &str,
@@ -31,8 +32,8 @@ pub(super) fn unfitting_size<'a>(
     })
 }
 
-/// The finding about operators with much of the GPU time whose 16-bit products are near the tensor peak
-/// of the datasheet; `None` if counters tell how busy the tensor cores are.
+/// The finding about operators with much of the GPU time whose 16-bit products are near the tensor
+/// peak of the datasheet; `None` if counters tell how busy the tensor cores are.
 pub(super) fn near_peak(profile: &Profile, limits: &Limits<'_>) -> Option<Finding> {
     if profile.launches.iter().any(|launch| !launch.metrics.is_empty()) {
         return None;

@@ -130,7 +130,8 @@ struct Peak {
 }
 
 impl Choice {
-    /// Picks the peak of the unit that the launches' own charts show in use, else the device's FP32.
+    /// Picks the peak of the unit that the launches' own charts show in use, else the device's
+    /// FP32.
     fn new(launches: &[Launch], sheet: Option<&Peaks>) -> Choice {
         let roofs = || launches.iter().flat_map(|launch| &launch.roofline);
         let reached =
@@ -144,7 +145,8 @@ impl Choice {
         let memory = memory.or_else(|| sheet.map(|s| Peak::from_sheet(DRAM, s.dram, "")));
         let outrun =
             "faster than the FP32 units can be: the tensor cores computed it, with an unknown type";
-        // Half precision is the most likely type, as above; the lower TF32 peak would overstate the share.
+        // Half precision is the most likely type, as above; the lower TF32 peak would overstate the
+        // share.
         let likely = |label: &str| matches!(label, "tensor bf16" | "tensor fp8" | "tensor fp4");
         let peaks = sheet.iter().flat_map(|sheet| sheet.compute);
         let peaks = peaks.filter(|(label, _)| likely(label));

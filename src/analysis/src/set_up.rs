@@ -45,9 +45,9 @@ pub fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
     launches.iter().filter(prepares).map(|launch| launch.id).collect()
 }
 
-/// Ids of the launches that prepare the work, in a profile that has all launches of a program or its first
-/// ones. If there are no others, none: then they are what the user asked for. Mode `deep` has launches that
-/// it chose.
+/// Ids of the launches that prepare the work, in a profile that has all launches of a program or
+/// its first ones. If there are no others, none: then they are what the user asked for. Mode `deep`
+/// has launches that it chose.
 pub(super) fn preparing_in(profile: &Profile) -> HashSet<u32> {
     let is_program = match &profile.timeline {
         Some(timeline) => timeline.scope == TimelineScope::Program,
@@ -74,9 +74,9 @@ fn makes_random_numbers(launch: &Launch) -> bool {
     RANDOM.iter().any(|word| launch.kernel.contains(word)) || launch.region.iter().any(of_jax)
 }
 
-/// Sets the time of each kernel that is set-up, and sorts kernels by their other time, longest first:
-/// launches by which a compiler benchmarks, and of a whole program those that prepare its work. Mode
-/// `deep` has found them in its first pass. If all time is set-up, none is told apart.
+/// Sets the time of each kernel that is set-up, and sorts kernels by their other time, longest
+/// first: launches by which a compiler benchmarks, and of a whole program those that prepare its
+/// work. Mode `deep` has found them in its first pass. If all time is set-up, none is told apart.
 pub(super) fn mark_kernels(profile: &mut Profile, preparing: &HashSet<u32>) {
     let times = match (&profile.selection, &profile.timeline) {
         (Some(selection), _) => selection.set_up_ns.clone(),
@@ -136,7 +136,8 @@ impl<'a> SetUp<'a> {
         let random = |launch: &&Launch| makes_random_numbers(launch);
         let moves = |launch: &&Launch| element_wise(&launch.kernel) == Some(ElementWise::Move);
         let prepares = |launch: &&&Launch| random(launch) || tuning(launch) || moves(launch);
-        // Weights are copied and cast before the work; a program of nothing else has that as its work.
+        // Weights are copied and cast before the work; a program of nothing else has that as its
+        // work.
         let leading = all.iter().take_while(prepares).count();
         let leading = if leading < all.len() { leading } else { 0 };
         let what: Vec<&str> = [

@@ -31,15 +31,15 @@ pub(super) fn gains(launch: &Launch, verdicts: &Verdicts) -> Vec<f64> {
 /// A finding about a smaller share of the wall time does not come first before start-up.
 const MIN_LEADING_SHARE: f64 = 0.01;
 
-/// The time from which a finding comes before start-up: the part of the steady time that counts, but
-/// not next to nothing of the whole span.
+/// The time from which a finding comes before start-up: the part of the steady time that counts,
+/// but not next to nothing of the whole span.
 pub(super) fn leading_ns(steady_ns: u64, steady_share: f64, span_ns: u64) -> u64 {
     (steady_ns as f64 * steady_share).max(span_ns as f64 * MIN_LEADING_SHARE) as u64
 }
 
 /// Sorts findings: correctness first, then by the time at stake, then those about no time. Start-up
-/// comes after what repeats and has at least `repeating_ns` at stake, because a program that runs for
-/// longer starts up only once, too. Their priorities are their places.
+/// comes after what repeats and has at least `repeating_ns` at stake, because a program that runs
+/// for longer starts up only once, too. Their priorities are their places.
 ///
 /// GPU time is a sum over `gpus`, which run at the same time; of wall time each GPU has its own.
 pub(super) fn sort(findings: &mut [Finding], repeating_ns: u64, gpus: usize) {

@@ -1,4 +1,5 @@
-//! Derives from a trace how each GPU spent its time: busy, idle by cause, overlap, streams, regions.
+//! Derives from a trace how each GPU spent its time: busy, idle by cause, overlap, streams,
+//! regions.
 //!
 //! Only the time between the first kernel and the last counts. Before that, programs load data and
 //! modules, which a trace rarely explains.

@@ -2,10 +2,10 @@
 //! happens once.
 //!
 //! XLA's autotuning has kernels of its own. It launches each candidate once, delays the stream, and
-//! launches it again to time it; before and after it prepares and checks buffers. Triton's benchmarks,
-//! also those of `torch.compile`, fill a buffer as large as the L2 before each timed launch of a
-//! candidate, with torch's fill of integers. A candidate also runs a few times without fills, before it
-//! is timed.
+//! launches it again to time it; before and after it prepares and checks buffers. Triton's
+//! benchmarks, also those of `torch.compile`, fill a buffer as large as the L2 before each timed
+//! launch of a candidate, with torch's fill of integers. A candidate also runs a few times without
+//! fills, before it is timed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,8 +26,8 @@ const MAX_CANDIDATE_KERNELS: usize = 3;
 /// A kernel in the order of starts: its name, nanoseconds and grid.
 pub(super) type OrderedKernel<'a> = (&'a str, Option<f64>, [u32; 3]);
 
-/// The kernels of tuning among these launches, which are in the order of their start, each with what
-/// it does. `sums` also count launches that are not listed.
+/// The kernels of tuning among these launches, which are in the order of their start, each with
+/// what it does. `sums` also count launches that are not listed.
 pub fn kernels<'a>(launches: &'a [Launch], sums: &[KernelSum]) -> HashMap<&'a str, &'static str> {
     let xla = launches.iter().filter(|launch| is_autotuning(&launch.kernel));
     let xla = xla.map(|launch| (launch.kernel.as_str(), "autotuning of XLA"));
@@ -76,8 +76,8 @@ pub enum Tuner {
     Xla,
 }
 
-/// Ids of the launches that the benchmarks of Triton and XLA made, of launches in the order of their
-/// start.
+/// Ids of the launches that the benchmarks of Triton and XLA made, of launches in the order of
+/// their start.
 pub fn benchmarked_launches(launches: &[Launch]) -> HashMap<u32, Tuner> {
     let order = order(launches);
     let of_triton = benchmarked_by_triton(&order, &flushes(&order));
@@ -118,8 +118,8 @@ fn benchmarked_by_triton(order: &[OrderedKernel<'_>], flushes: &HashSet<&str>) -
     inside
 }
 
-/// Whether a kernel is one of XLA's autotuning or a candidate: few kernels directly after a delay, and
-/// the same before it with only autotuning between.
+/// Whether a kernel is one of XLA's autotuning or a candidate: few kernels directly after a delay,
+/// and the same before it with only autotuning between.
 fn benchmarked_by_xla(order: &[OrderedKernel<'_>]) -> Vec<bool> {
     let mut inside: Vec<bool> = order.iter().map(|(name, ..)| is_autotuning(name)).collect();
     let tunes = inside.clone();
@@ -260,8 +260,8 @@ mod tests {
         );
     }
 
-    /// The order in which XLA tuned the products of a training step: a candidate is launched, checked,
-    /// delayed and timed.
+    /// The order in which XLA tuned the products of a training step: a candidate is launched,
+    /// checked, delayed and timed.
     #[test]
     fn candidates_around_a_delay_of_xla_are_benchmarked() {
         const ZONE: &str = "stream_executor::gpu::RedzoneAllocatorKernelImpl(unsigned char *)";

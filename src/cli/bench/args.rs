@@ -109,8 +109,9 @@ pub(super) struct RunArgs {
     #[arg(long)]
     pub strict: bool,
 
-    /// Lock the SM clock of each GPU while its cases run, and release it afterwards. This needs root
-    /// on the host; do not use it on a machine that others share [default: clocks stay as they are]
+    /// Lock the SM clock of each GPU while its cases run, and release it afterwards. This needs
+    /// root on the host; do not use it on a machine that others share [default: clocks stay as they
+    /// are]
     #[arg(long, value_name = "MHZ", conflicts_with = "share_gpu", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub lock_clocks: Option<u32>,
 

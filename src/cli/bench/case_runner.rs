@@ -515,8 +515,8 @@ fn warnings(profile: &Profile) -> Vec<Gap> {
     profile.warnings.iter().chain(no_gpu).cloned().collect()
 }
 
-/// The tools of these passes that gave no results on both sides, with the reason of the comparison's
-/// part if it has one.
+/// The tools of these passes that gave no results on both sides, with the reason of the
+/// comparison's part if it has one.
 fn missing_of_pair(
     parts: &[Part],
     passes: &[ProfileMode],

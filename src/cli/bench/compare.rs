@@ -35,8 +35,8 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         Some(index) => index.points_of(&cases_of(&a))?,
         None => PointsByKey::new(),
     };
-    // Earlier sessions show how far sessions are apart; where there are none, the expectations do. A
-    // verdict stays the same when later suites are added.
+    // Earlier sessions show how far sessions are apart; where there are none, the expectations do.
+    // A verdict stays the same when later suites are added.
     let until = a.started.as_str().max(b.started.as_str());
     let spread = |time: &SuiteTime, kind: TimeKind| {
         let mut sessions = sessions(&points, time);

@@ -141,8 +141,8 @@ fn time_as_case(time: &SuiteTime, case: &str) -> SuiteTime {
     SuiteTime { key, ..time.clone() }
 }
 
-/// Expected times of cases that the project's own suite does not have. Another suite has cases of its
-/// own: a file that `--file` names, every kernel where there is no bench.toml, or a sweep.
+/// Expected times of cases that the project's own suite does not have. Another suite has cases of
+/// its own: a file that `--file` names, every kernel where there is no bench.toml, or a sweep.
 fn orphans(
     app: &App,
     run: &SuiteRun,

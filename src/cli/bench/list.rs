@@ -164,8 +164,8 @@ fn warn_of_problems(app: &App, file: &SuiteFile, cases: &[SuiteCase]) {
 /// Refuses targets of these cases that cannot run on any host, before one is asked.
 ///
 /// # Errors
-/// A kernel, a program or an axis does not exist, or lies outside the project, sizes are not those of
-/// the kernel, or an entry of a matrix has no effect.
+/// A kernel, a program or an axis does not exist, or lies outside the project, sizes are not those
+/// of the kernel, or an entry of a matrix has no effect.
 pub(super) fn refuse_problems<'c>(
     app: &App,
     file: &SuiteFile,

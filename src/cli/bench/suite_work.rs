@@ -1,6 +1,6 @@
 //! Runs the cases of a suite: those of one connection one after the other, several connections side
-//! by side. Each remote has one connection; with `--parallel` it has more, each to a host of its own
-//! or, where the remote is one machine, for another of its GPUs.
+//! by side. Each remote has one connection; with `--parallel` it has more, each to a host of its
+//! own or, where the remote is one machine, for another of its GPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -276,8 +276,8 @@ impl SuiteWork<'_> {
         });
         self.save()?;
         let mut end = runner.run_case(case, &run_id).await;
-        // A suite of the same id from another folder, such as a fresh clone, ran on the host. Nothing
-        // of this attempt did.
+        // A suite of the same id from another folder, such as a fresh clone, ran on the host.
+        // Nothing of this attempt did.
         for _ in 0..MAX_TAKEN_NAMES {
             if end.failure.as_ref().is_none_or(|failure| failure.code != JOB_EXISTS) {
                 break;

@@ -125,8 +125,8 @@ fn check_plot_axis(args: &ProfileArgs) -> Result<()> {
     Err(Failure::new(Exit::Usage, "usage", what).hint("name a `--sweep` of numbers first"))
 }
 
-/// Draws the wanted numbers against the first axis: on the terminal, and in `plot.html`. Returns the
-/// exit status: not 0 if no case has one of the numbers.
+/// Draws the wanted numbers against the first axis: on the terminal, and in `plot.html`. Returns
+/// the exit status: not 0 if no case has one of the numbers.
 fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<Status> {
     let Some((axis, _)) = args.sweep.first() else { return Ok(0) };
     let mut rows = work.with_suite(|suite| suite.run.rows.clone());

@@ -1,8 +1,8 @@
 //! The operations of the algebra: each prints a layout with its proof, or why there is none.
 //!
-//! A swizzle is a bijection of offsets, so `S∘o∘A` composed with `B` is `S∘o∘(A∘B)`, and exists if and
-//! only if `A∘B` does. Hence operations that keep the offsets of their first operand work below its
-//! swizzle.
+//! A swizzle is a bijection of offsets, so `S∘o∘A` composed with `B` is `S∘o∘(A∘B)`, and exists if
+//! and only if `A∘B` does. Hence operations that keep the offsets of their first operand work below
+//! its swizzle.
 
 use clap::{ArgGroup, Args, ValueEnum};
 use rgpu_layout::{
@@ -263,7 +263,8 @@ pub(super) fn recast(app: &App, args: &RecastArgs) -> Result<Status> {
     finish(app, LayoutResult::Recast, &[&args.layout], &recast, result)
 }
 
-/// A swizzle of byte addresses stays as it is if it splits neither the old elements nor the new ones.
+/// A swizzle of byte addresses stays as it is if it splits neither the old elements nor the new
+/// ones.
 fn swizzled_recast(
     whole: &SwizzledLayout,
     below: &Layout,

@@ -13,9 +13,9 @@ use rgpu_model::error::{Exit, Result};
 
 /// `layout check`.
 ///
-/// The first mode of the layout counts threads, the others the values of a thread. Its offsets count
-/// elements from a base that is aligned to 128 bytes. The exit status is 1 if such an access faults:
-/// vectors that are misaligned, or whose elements are not neighbours.
+/// The first mode of the layout counts threads, the others the values of a thread. Its offsets
+/// count elements from a base that is aligned to 128 bytes. The exit status is 1 if such an access
+/// faults: vectors that are misaligned, or whose elements are not neighbours.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CheckArgs {
     /// The layout from threads and values to elements, swizzled or not
@@ -33,8 +33,8 @@ pub(in crate::cli) struct CheckArgs {
     #[arg(long, default_value_t = 32)]
     pub lanes: i64,
 
-    /// Elements that one instruction accesses for a lane: 1, 2, 4, 8 or 16 bytes together, or 32 bytes of
-    /// gmem (sm_100 and newer)
+    /// Elements that one instruction accesses for a lane: 1, 2, 4, 8 or 16 bytes together, or 32
+    /// bytes of gmem (sm_100 and newer)
     #[arg(long, default_value_t = 1)]
     pub vector: i64,
 

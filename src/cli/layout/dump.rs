@@ -114,7 +114,8 @@ fn widest_load(n: i64) -> i64 {
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = WAYS)]
 pub(in crate::cli) struct DumpArgs {
-    /// The kernel: a .py file. Its constants, such as mma_tiler_mnk and num_ab_stage, say what to ask for
+    /// The kernel: a .py file. Its constants, such as mma_tiler_mnk and num_ab_stage, say what to
+    /// ask for
     #[arg(value_name = "KERNEL.py")]
     pub kernel_file: PathBuf,
 

@@ -63,8 +63,8 @@ pub(in crate::cli) struct EvalArgs {
     #[arg(long, value_enum, help_heading = "Pictures")]
     pub color_by: Option<ColorMeaning>,
 
-    /// Bytes of an element, for swizzles, which act on byte addresses, and for --color-by bank; 0.5 for 4
-    /// bits [default: 1; for --color-by bank without a swizzle 2]
+    /// Bytes of an element, for swizzles, which act on byte addresses, and for --color-by bank; 0.5
+    /// for 4 bits [default: 1; for --color-by bank without a swizzle 2]
     #[arg(long, value_name = "BYTES")]
     pub elem_bytes: Option<ElementSize>,
 

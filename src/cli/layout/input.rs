@@ -1,5 +1,5 @@
-//! Turns texts of the command line into layouts and numbers, and reads the files that it names. Syntax
-//! errors of layouts, coordinates and swizzles show the place with a caret.
+//! Turns texts of the command line into layouts and numbers, and reads the files that it names.
+//! Syntax errors of layouts, coordinates and swizzles show the place with a caret.
 
 #![expect(clippy::disallowed_methods, reason = "the layout file that the user named")]
 

@@ -1,8 +1,8 @@
 //! Reads named layouts from JSON: our dumps and snapshots, and documents of other tools.
 //!
-//! A list `layouts` of objects with `name` and `layout` is taken as it is. Elsewhere every text that is
-//! a layout counts, under the path of its keys; `inner` and `outer` beside each other are a swizzle and
-//! its layout, and `shape` and `stride` the two halves of one.
+//! A list `layouts` of objects with `name` and `layout` is taken as it is. Elsewhere every text
+//! that is a layout counts, under the path of its keys; `inner` and `outer` beside each other are a
+//! swizzle and its layout, and `shape` and `stride` the two halves of one.
 
 use std::path::Path;
 

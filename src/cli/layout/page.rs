@@ -1,5 +1,5 @@
-//! The page of a picture: the drawing, and what is known about the cell below the pointer. It needs no
-//! network; its policy allows only its own script and style sheets, by their hashes.
+//! The page of a picture: the drawing, and what is known about the cell below the pointer. It needs
+//! no network; its policy allows only its own script and style sheets, by their hashes.
 
 use base64ct::{Base64, Encoding};
 use sha2::{Digest, Sha256};

@@ -1,5 +1,5 @@
-//! Completes a loop's settings and checks them against the kernel, the project and the user's remotes,
-//! before anything is measured.
+//! Completes a loop's settings and checks them against the kernel, the project and the user's
+//! remotes, before anything is measured.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,8 @@ use rgpu_plan::kernel::{CaseSelection, KernelError, KernelSpec, MODES, ProfileMo
 use rgpu_work::loops::{ConfigOrigin, LoopConfig, LoopMode};
 
 /// Makes `kernel_path` relative to the project folder, lets the loop's worker change the kernel's
-/// source if loop.toml names no files, and refuses settings that are wrong for this kernel and project.
+/// source if loop.toml names no files, and refuses settings that are wrong for this kernel and
+/// project.
 pub(super) fn resolve(app: &App, config: &mut LoopConfig, origin: &ConfigOrigin) -> Result<()> {
     let project = canonical(&app.config.project);
     let path = &config.kernel_path;

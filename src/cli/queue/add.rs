@@ -22,10 +22,10 @@ const MAX_NAME_CHARS: usize = 60;
 
 /// Add a command or a script
 ///
-/// Give exactly one of: a command after `--`, `--file`, or `--stdin`. A script is kept byte for byte,
-/// and runs from a file of its own. The command runs in the current folder, without standard input,
-/// with PATH, HOME, LANG and the like as they are now, and no other variables than those named with
-/// `--env`. Prints the entry's number.
+/// Give exactly one of: a command after `--`, `--file`, or `--stdin`. A script is kept byte for
+/// byte, and runs from a file of its own. The command runs in the current folder, without standard
+/// input, with PATH, HOME, LANG and the like as they are now, and no other variables than those
+/// named with `--env`. Prints the entry's number.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct AddArgs {

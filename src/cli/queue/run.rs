@@ -1,5 +1,5 @@
-//! `rgpu queue run`: starts the entries of the project's queue, here or in the background, and prints
-//! what happens to them.
+//! `rgpu queue run`: starts the entries of the project's queue, here or in the background, and
+//! prints what happens to them.
 
 use std::time::Duration;
 

@@ -69,8 +69,8 @@ pub(in crate::cli) struct AddArgs {
     pub kind: KindSettings,
 }
 
-/// Runs `remote add`: checks the address and writes the remote to the user's settings. At a terminal
-/// it ends with what works there.
+/// Runs `remote add`: checks the address and writes the remote to the user's settings. At a
+/// terminal it ends with what works there.
 pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     if !rgpu_plan::kernel::valid_name(&args.name) || args.name == LOCAL {
         let why = if args.name == LOCAL {

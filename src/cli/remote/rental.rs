@@ -83,8 +83,8 @@ impl UserPrompt for StatusPrinter {
     }
 }
 
-/// Options of a connection to a platform or a cluster's login node. Without our agent's program, only
-/// a cluster cannot be asked, and says so.
+/// Options of a connection to a platform or a cluster's login node. Without our agent's program,
+/// only a cluster cannot be asked, and says so.
 fn connect_options(app: &App) -> ConnectOptions {
     ConnectOptions {
         agent: session::programs(app).map(|programs| programs.agent).unwrap_or_default(),

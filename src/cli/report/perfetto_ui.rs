@@ -1,8 +1,9 @@
-//! `--format perfetto --open`: opens ui.perfetto.dev, whose page fetches the trace from this process.
+//! `--format perfetto --open`: opens ui.perfetto.dev, whose page fetches the trace from this
+//! process.
 //!
-//! The page may fetch from this machine on one port only, 9001: its content security policy allows no
-//! other, and Perfetto's own `tools/open_trace_in_ui` uses it too. A random part of the path keeps
-//! other pages and users from reading the trace. Nothing else is served, and after one fetch
+//! The page may fetch from this machine on one port only, 9001: its content security policy allows
+//! no other, and Perfetto's own `tools/open_trace_in_ui` uses it too. A random part of the path
+//! keeps other pages and users from reading the trace. Nothing else is served, and after one fetch
 //! nothing is.
 
 use std::convert::Infallible;

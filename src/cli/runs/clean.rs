@@ -43,7 +43,8 @@ pub(in crate::cli) struct CleanArgs {
 }
 
 /// Removes ended runs after the user agreed: the named ones, or all except the newest. Folders that
-/// rgpu has not made here are removed only if they are named, or if the user says so at the terminal.
+/// rgpu has not made here are removed only if they are named, or if the user says so at the
+/// terminal.
 pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> {
     let mut choice = choose(runs, args)?;
     let may_ask = !args.yes && !args.dry_run && app.may_ask();
@@ -124,15 +125,15 @@ fn question(args: &CleanArgs, amount: &str, foreign: usize) -> String {
     format!("Remove {amount}, with all their results{kept}?{maker}")
 }
 
-/// Removes ended runs after a command: those of `exec` without results beyond the newest, and by the
-/// setting `keep`. Errors do not fail the command.
+/// Removes ended runs after a command: those of `exec` without results beyond the newest, and by
+/// the setting `keep`. Errors do not fail the command.
 pub(in crate::cli) fn prune(app: &App) {
     prune_without_results(app);
     prune_by_setting(app);
 }
 
-/// Removes the oldest runs of `exec` that left nothing but their output, of those whose folders rgpu
-/// has made here.
+/// Removes the oldest runs of `exec` that left nothing but their output, of those whose folders
+/// rgpu has made here.
 fn prune_without_results(app: &App) {
     let runs = app.runs();
     if runs.count() <= KEPT_WITHOUT_RESULTS {

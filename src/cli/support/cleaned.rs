@@ -28,7 +28,8 @@ pub(in crate::cli) struct CleanResult {
     schema: &'static str,
     /// Whether this was a dry run, which removes nothing.
     dry_run: bool,
-    /// The ids of the removed runs, the names of the removed jobs, or the removed parts of the cache.
+    /// The ids of the removed runs, the names of the removed jobs, or the removed parts of the
+    /// cache.
     removed: Vec<String>,
     /// The bytes that were freed.
     bytes: u64,

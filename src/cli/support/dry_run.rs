@@ -1,5 +1,5 @@
-//! Prints the plan of `--dry-run` for profile and compare: its commands and the files it sends; with
-//! `--json` as JSON, with `-v` as both.
+//! Prints the plan of `--dry-run` for profile and compare: its commands and the files it sends;
+//! with `--json` as JSON, with `-v` as both.
 
 use rgpu_protocol::HostFacts;
 

@@ -94,8 +94,8 @@ pub(in crate::cli) fn wants_nvcc(app: &App, spec: &RemoteSpec) -> bool {
     consent_file(app, spec, &NVCC).is_file()
 }
 
-/// Lets a kernel's build use nvcc's wheels where the user agreed to them: on its remote, and on this
-/// machine.
+/// Lets a kernel's build use nvcc's wheels where the user agreed to them: on its remote, and on
+/// this machine.
 pub(in crate::cli) fn allow_agreed_nvcc(app: &App, spec: &RemoteSpec, options: &mut BuildOptions) {
     options.fetch |= wants_nvcc(app, spec);
     options.fetch_here = wants_nvcc(app, &RemoteSpec::local());

@@ -1,5 +1,6 @@
 //! The common part of all commands that send work to a host, from `rgpu profile` to `rgpu doctor`:
-//! create or resume the run, connect, do the command's work, and record the end in the run's folder.
+//! create or resume the run, connect, do the command's work, and record the end in the run's
+//! folder.
 
 use std::path::Path;
 use std::time::Instant;
@@ -31,8 +32,8 @@ pub(in crate::cli) struct NewRun<'a> {
 }
 
 impl FollowedRun {
-    /// Creates a run's folder with everything that is known before anything is sent. `describe` adds
-    /// the command's own fields to the record.
+    /// Creates a run's folder with everything that is known before anything is sent. `describe`
+    /// adds the command's own fields to the record.
     pub(in crate::cli) fn begin(
         app: &App,
         spec: &RemoteSpec,
@@ -166,7 +167,8 @@ impl FollowedRun {
             Some(f) if f.exit == Exit::Cancelled && f.code == NEVER_SUBMITTED => {
                 RunState::NeverSubmitted
             }
-            // The link was lost or the user stopped waiting: the job may continue and can be resumed.
+            // The link was lost or the user stopped waiting: the job may continue and can be
+            // resumed.
             Some(f) if matches!(f.exit, Exit::Cancelled | Exit::Host) && has_open_job => {
                 RunState::Running
             }

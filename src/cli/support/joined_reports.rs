@@ -80,9 +80,9 @@ pub(in crate::cli) fn open(
 /// The kind of a file and its content.
 type ReadReport = Result<(ArtifactKind, ImportedArtifact)>;
 
-/// Reads reports, as many at a time as there are cores and as are together no larger than one may be.
-/// They share the cores: with fewer reports than cores, each is read by several threads. What is kept
-/// of a report grows with its GPU work and ranges.
+/// Reads reports, as many at a time as there are cores and as are together no larger than one may
+/// be. They share the cores: with fewer reports than cores, each is read by several threads. What
+/// is kept of a report grows with its GPU work and ranges.
 fn read_all(paths: &[PathBuf], max_bytes: u64) -> Vec<ReadReport> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let bytes = paths.iter().filter_map(|path| Some(path.metadata().ok()?.len()));

@@ -36,7 +36,8 @@ pub(in crate::cli) fn run_or_file(name: &str) -> Failure {
     }
 }
 
-/// The failure for a source file, where a compiled one or a report is needed. `None` for other files.
+/// The failure for a source file, where a compiled one or a report is needed. `None` for other
+/// files.
 pub(in crate::cli) fn compiled_code(path: &str) -> Option<Failure> {
     let extension = Path::new(path).extension()?.to_str()?;
     if !["cu", "py"].contains(&extension) || !Path::new(path).is_file() {

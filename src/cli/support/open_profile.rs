@@ -44,7 +44,8 @@ impl OpenedProfile {
     }
 }
 
-/// Opens a file, a folder with reports of many ranks, or else a run by id, prefix, `latest` or folder.
+/// Opens a file, a folder with reports of many ranks, or else a run by id, prefix, `latest` or
+/// folder.
 pub(in crate::cli) fn open(app: &App, what: &str) -> Result<OpenedProfile> {
     open_within(app, what, DEFAULT_MAX_BYTES, Detail::Full)
 }
@@ -258,8 +259,8 @@ pub(in crate::cli) fn import_file(
     Ok((importer, imported))
 }
 
-/// The profile of what was imported from a file, or from several reports of one program. `names` are
-/// the name and the path, as shown.
+/// The profile of what was imported from a file, or from several reports of one program. `names`
+/// are the name and the path, as shown.
 pub(in crate::cli) fn from_imported(
     app: &App,
     mut imported: ImportedArtifact,

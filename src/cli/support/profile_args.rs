@@ -53,8 +53,8 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(long, value_name = "N|LIST|all", help_heading = "Ranks and several GPUs")]
     pub ranks: Option<RankSelection>,
 
-    /// On a cluster of Slurm, start a program once on each of this many nodes: one profile of all its
-    /// ranks, with nsys [default: 1]
+    /// On a cluster of Slurm, start a program once on each of this many nodes: one profile of all
+    /// its ranks, with nsys [default: 1]
     #[arg(long, value_name = "N", help_heading = "Slurm", value_parser = nodes())]
     pub nodes: Option<u32>,
 

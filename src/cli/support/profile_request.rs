@@ -247,8 +247,8 @@ fn options(args: &ProfileArgs, mode: ProfileMode, target: ProfileTarget) -> Resu
 /// How many GPUs a program gets.
 ///
 /// # Errors
-/// A kernel runs on one GPU. ncu replays each kernel alone, and one that waits for another rank would
-/// never end.
+/// A kernel runs on one GPU. ncu replays each kernel alone, and one that waits for another rank
+/// would never end.
 fn gpu_selection(
     args: &ProfileArgs,
     mode: ProfileMode,

@@ -15,7 +15,8 @@ use rgpu_run::store::RunRecord;
 pub(in crate::cli) struct FinishedRun {
     pub(in crate::cli) profile: Option<Box<Profile>>,
     pub(in crate::cli) failure: Option<Failure>,
-    /// How the program of `exec` failed, if it did. The command ends with the program's status then.
+    /// How the program of `exec` failed, if it did. The command ends with the program's status
+    /// then.
     pub(in crate::cli) program_failure: Option<Failure>,
     /// The command's exit status.
     pub(in crate::cli) status: Status,

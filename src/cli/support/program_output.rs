@@ -3,8 +3,8 @@
 //! A separate thread writes it, in the order in which it arrived. A stalled reader (`| less`) thus
 //! holds up neither the connection, which renews the job's lease, nor Ctrl-C. Unwritten output is
 //! queued in memory; beyond [`MAX_QUEUED_BYTES`] the thread reads it back from the log in the run
-//! folder. Adjacent pieces of one log are merged. Beyond [`MAX_QUEUED_PIECES`] they are merged across
-//! the other stream's output too, so that stdout and stderr may change their order.
+//! folder. Adjacent pieces of one log are merged. Beyond [`MAX_QUEUED_PIECES`] they are merged
+//! across the other stream's output too, so that stdout and stderr may change their order.
 
 #![expect(clippy::disallowed_methods, reason = "the file that the user named for output")]
 
@@ -41,7 +41,8 @@ const PIECE_BYTES: u64 = 128;
 #[derive(Clone)]
 pub(in crate::cli) struct ProgramOutput {
     queue: Arc<OutputQueue>,
-    /// Size of the queue: all queued output, that in the log too, and [`PIECE_BYTES`] for each piece.
+    /// Size of the queue: all queued output, that in the log too, and [`PIECE_BYTES`] for each
+    /// piece.
     queued_bytes: Arc<watch::Sender<u64>>,
 }
 
@@ -285,7 +286,8 @@ impl OutputThread {
     }
 }
 
-/// Bypasses the standard library's buffer and lock of stdout: a thread blocked here must hold no lock.
+/// Bypasses the standard library's buffer and lock of stdout: a thread blocked here must hold no
+/// lock.
 fn write_all(stream: Stream, mut bytes: &[u8]) -> io::Result<()> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let to: BorrowedFd<'_> = match stream {

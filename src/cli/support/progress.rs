@@ -80,8 +80,8 @@ pub(in crate::cli) struct Progress {
     tool_progress: ToolProgress,
     /// When the tool's first counted part began.
     counting_since: Option<Instant>,
-    /// Notes that were printed, and whether it was printed that the host is asked. Each is printed once,
-    /// though `doctor` makes several runs.
+    /// Notes that were printed, and whether it was printed that the host is asked. Each is printed
+    /// once, though `doctor` makes several runs.
     printed_notes: BTreeSet<String>,
     has_asked: bool,
     /// Whether the run is on this machine, as `local`.
@@ -396,7 +396,8 @@ impl Progress {
         if let EventBody::RungEnded(_) = &event.body {
             self.end_tool_progress();
         }
-        // A step without any rung to run is not shown, for example the export of a report that is not there.
+        // A step without any rung to run is not shown, for example the export of a report that is
+        // not there.
         if let EventBody::RungStarted { .. } = &event.body
             && let Some(title) = self.step_title.take()
         {
@@ -599,8 +600,8 @@ fn failed_rung_text(record: &RungRecord) -> String {
     }
 }
 
-/// The seconds that the rest takes if each part takes as long as those that are done. `None` before the
-/// first is done.
+/// The seconds that the rest takes if each part takes as long as those that are done. `None` before
+/// the first is done.
 fn seconds_left(elapsed: Duration, done: u64, total: u64) -> Option<f64> {
     let rest = total.checked_sub(done).filter(|_| done > 0)?;
     Some(elapsed.as_secs_f64() * rest as f64 / done as f64)

@@ -1,7 +1,7 @@
 //! Gives back the hosts that were requested for a command, however the command ends.
 //!
-//! Each command runs on one thread ([`super::app::App::block_on`]); several may run at once. So each
-//! thread has its own list.
+//! Each command runs on one thread ([`super::app::App::block_on`]); several may run at once. So
+//! each thread has its own list.
 
 use std::cell::RefCell;
 use std::sync::Arc;

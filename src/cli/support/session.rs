@@ -488,7 +488,8 @@ fn run_reporters(
 }
 
 /// Refuses a file for events inside the project that a link leads to: the link may have come with
-/// the project. Events are written as they happen, so the file cannot be made beside it and renamed.
+/// the project. Events are written as they happen, so the file cannot be made beside it and
+/// renamed.
 fn check_events_file(app: &App, path: &str) -> Result<()> {
     app.config.check_output_folder(&app.cwd.join(path)).map_err(|mut failure| {
         failure.hints.clear();

@@ -7,8 +7,8 @@ use super::app::{App, Status};
 use rgpu_model::error::Result;
 use rgpu_work::suite::RunIndex;
 
-/// The index of the project, which is created if there is none. `None` if it cannot be used: a suite
-/// runs without it.
+/// The index of the project, which is created if there is none. `None` if it cannot be used: a
+/// suite runs without it.
 pub(in crate::cli) fn open(app: &App) -> Option<RunIndex> {
     match RunIndex::open(&app.config.project, &app.state_ids_file()) {
         Ok(index) => Some(index),

@@ -21,7 +21,8 @@ use rgpu_report::own_mark;
 /// The first error of a write to stdout, other than a closed pipe.
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
-/// The value of `--color`. Failures before the command line is parsed have no [`App`](super::app::App).
+/// The value of `--color`. Failures before the command line is parsed have no
+/// [`App`](super::app::App).
 static COLOR: Mutex<ColorChoice> = Mutex::new(ColorChoice::Auto);
 
 /// Records `--color`, for [`Terminal::detect`].
@@ -247,9 +248,9 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Foreign bytes as text that cannot harm a terminal. Newlines stay (a carriage return before one is
-/// dropped); other control characters become `\u001b` and the like, so that JSON stays JSON: there
-/// they occur in strings only.
+/// Foreign bytes as text that cannot harm a terminal. Newlines stay (a carriage return before one
+/// is dropped); other control characters become `\u001b` and the like, so that JSON stays JSON:
+/// there they occur in strings only.
 pub(in crate::cli) fn escape_controls(bytes: &[u8]) -> String {
     escape(bytes, |_| None)
 }

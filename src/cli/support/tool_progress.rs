@@ -1,5 +1,5 @@
-//! The progress that NVIDIA's tools print, for our own bar. Its lines are left out of the output that
-//! is shown; the logs keep them.
+//! The progress that NVIDIA's tools print, for our own bar. Its lines are left out of the output
+//! that is shown; the logs keep them.
 //!
 //! ```text
 //! ==PROF== Profiling "tile" - 2 (3/9): 0%....50%....100% - 38 passes      ncu, piece by piece

@@ -1,5 +1,5 @@
-//! Draws the view. Text of hosts and of a loop's workers is untrusted, so [`draw`] replaces its control
-//! characters.
+//! Draws the view. Text of hosts and of a loop's workers is untrusted, so [`draw`] replaces its
+//! control characters.
 
 mod hosts;
 
@@ -110,7 +110,8 @@ struct TableRow<const N: usize> {
     color: Color,
 }
 
-/// Draws a table from the row that the user scrolled to. A text that is too long for its cell is cut.
+/// Draws a table from the row that the user scrolled to. A text that is too long for its cell is
+/// cut.
 fn draw_table<const N: usize>(
     frame: &mut Frame<'_>,
     area: Rect,

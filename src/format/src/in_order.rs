@@ -53,8 +53,8 @@ impl<T, E> RowSender<T, E> {
     /// No row is without a size.
     const BATCH_ROWS: usize = BATCH_BYTES / size_of::<T>();
 
-    /// Sends a row. `text_bytes` is the length of its texts. False if the reader should stop, because
-    /// nobody takes its rows.
+    /// Sends a row. `text_bytes` is the length of its texts. False if the reader should stop,
+    /// because nobody takes its rows.
     pub(crate) fn row(&mut self, row: T, text_bytes: usize) -> bool {
         self.batch.rows.push(row);
         self.batch.text_bytes += text_bytes;

@@ -62,8 +62,8 @@ pub enum RangeLogError {
     },
 }
 
-/// Memory of a range and of one of the names in its path, in bytes, with all that a profile makes of
-/// them.
+/// Memory of a range and of one of the names in its path, in bytes, with all that a profile makes
+/// of them.
 const RANGE_BYTES: usize = 2 << 10;
 const NAME_BYTES: usize = 320;
 /// How often a text of a range is kept.

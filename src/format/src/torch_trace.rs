@@ -13,23 +13,24 @@
 //! | `gpu_memset`, `Memset` | a fill | `correlation`, `bytes` |
 //! | `python_function` | a call of a Python function: `file.py(12): name`, with the line of its `def` | |
 //!
-//! With `"ph": "i"` and the name `[memory]`, an event is a change of an allocator, from whose `args` we
-//! take `Device Type` (0 is the host), `Device Id`, `Total Allocated` and `Total Reserved`. Backward
-//! operators have the `Sequence number` of their forward operator and its `Fwd thread id`, which is 0
-//! for forward operators. The keys `rgpu` ([`Recording`]) and `rgpu_plain_step_ns` are our own.
+//! With `"ph": "i"` and the name `[memory]`, an event is a change of an allocator, from whose
+//! `args` we take `Device Type` (0 is the host), `Device Id`, `Total Allocated` and
+//! `Total Reserved`. Backward operators have the `Sequence number` of their forward operator and
+//! its `Fwd thread id`, which is 0 for forward operators. The keys `rgpu` ([`Recording`]) and
+//! `rgpu_plain_step_ns` are our own.
 //!
-//! Kernels of NCCL have the arguments of their collective since torch 2.3: `Collective name`, `In msg
-//! nelems`, `Out msg nelems`, `dtype`, `Group size`, `Process Group Name`, `Process Group Ranks`.
-//! `distributedInfo` has `rank` and `world_size`; `baseTimeNanoseconds` is the time since 1970 that
-//! `ts` begins at.
+//! Kernels of NCCL have the arguments of their collective since torch 2.3: `Collective name`,
+//! `In msg nelems`, `Out msg nelems`, `dtype`, `Group size`, `Process Group Name`,
+//! `Process Group Ranks`. `distributedInfo` has `rank` and `world_size`; `baseTimeNanoseconds` is
+//! the time since 1970 that `ts` begins at.
 //!
 //! `ts` and `dur` are microseconds, as whole numbers before 2024 and with three decimals since. The
 //! capitalised categories are those of 2021. Arrows between calls and kernels (`ac2g`) only repeat
 //! the correlations. Everything else is counted and skipped.
 //!
-//! JAX's traces (`*.trace.json.gz`) have no `cat`. Events of metadata name the processes and threads:
-//! `/device:GPU:0` and `Stream #7(…)`. There an event with the argument `kernel_details` (`regs:32
-//! static_shared:0 dynamic_shared:0 grid:1,1,1 block:32,1,1 …`) is a kernel, one with
+//! JAX's traces (`*.trace.json.gz`) have no `cat`. Events of metadata name the processes and
+//! threads: `/device:GPU:0` and `Stream #7(…)`. There an event with the argument `kernel_details`
+//! (`regs:32 static_shared:0 dynamic_shared:0 grid:1,1,1 block:32,1,1 …`) is a kernel, one with
 //! `memcpy_details` (`… size:4096 …`) a copy, one with `memset_details` a fill; `correlation_id` is
 //! text. The other events of a GPU repeat them by module and operation.
 //!
@@ -59,8 +60,8 @@ pub enum TorchTraceError {
     /// The JSON contains no events.
     #[error("JSON without `traceEvents`")]
     NoEvents,
-    /// Its text takes too much memory, once bytes that are no UTF-8 and numbers that are no JSON are
-    /// replaced.
+    /// Its text takes too much memory, once bytes that are no UTF-8 and numbers that are no JSON
+    /// are replaced.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
 }
@@ -222,8 +223,8 @@ pub struct TorchTrace {
     pub memory: Vec<MemoryChange>,
     /// The record that our own hook added.
     pub recording: Option<Recording>,
-    /// Nanoseconds of a step of the optimizer without the profiler: the median of those that our hook
-    /// timed after the recording. `None` if they were too few or uneven.
+    /// Nanoseconds of a step of the optimizer without the profiler: the median of those that our
+    /// hook timed after the recording. `None` if they were too few or uneven.
     pub plain_step_ns: Option<u64>,
     /// The distinct names of events; events have an index into them.
     pub names: Vec<String>,

@@ -16,7 +16,8 @@ fn table() -> &'static HashMap<&'static str, &'static str> {
     CELL.get_or_init(|| TABLE.lines().filter_map(|line| line.split_once('\t')).collect())
 }
 
-/// The base unit of a metric, in NVIDIA's spelling (`byte`, `byte/s`, `inst/cycle`, `%`, `ns`, `hz`).
+/// The base unit of a metric, in NVIDIA's spelling (`byte`, `byte/s`, `inst/cycle`, `%`, `ns`,
+/// `hz`).
 ///
 /// `None` for metrics without a unit (ratios, enumerations) and for counters that the table lacks.
 pub fn metric_unit(name: &str) -> Option<Cow<'static, str>> {

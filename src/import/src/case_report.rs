@@ -38,8 +38,8 @@ pub(super) const IMPORTER: Importer = Importer {
     },
 };
 
-/// Memory of a case of the report, of another object and of another value, in bytes, with all that a
-/// profile makes of them.
+/// Memory of a case of the report, of another object and of another value, in bytes, with all that
+/// a profile makes of them.
 const CASE_BYTES: usize = 2 << 10;
 const OBJECT_BYTES: usize = 256;
 const VALUE_BYTES: usize = 32;

@@ -109,8 +109,8 @@ impl ImportedArtifact {
     ///
     /// Launches get the next free numbers. Sums by kernel come from the artifact if it has them.
     /// Otherwise they are computed from its launches, unless the profile has sums already. A second
-    /// result of the same sanitizer tool and rank replaces the first. Regions of the runner's own range log
-    /// are dropped if any tool recorded regions.
+    /// result of the same sanitizer tool and rank replaces the first. Regions of the runner's own
+    /// range log are dropped if any tool recorded regions.
     pub fn add_to(self, profile: &mut Profile, sidecars: &mut Sidecars) {
         let first = u32::try_from(profile.launches.len()).unwrap_or(u32::MAX);
         sidecars.add(self.sidecars, first);
@@ -156,8 +156,8 @@ impl ImportedArtifact {
     }
 }
 
-/// Adds sums by kernel. Two artifacts of one run, such as the traces of two processes, may both have
-/// a kernel.
+/// Adds sums by kernel. Two artifacts of one run, such as the traces of two processes, may both
+/// have a kernel.
 fn add_kernel_sums(known: &mut Vec<KernelSum>, more: Vec<KernelSum>) {
     if known.is_empty() {
         *known = more;

@@ -2,8 +2,9 @@
 //! program.
 //!
 //! Ranks get their numbers from the reports, else from the names of the files, else from the order.
-//! Collectives are matched between ranks, and the clocks of the reports are aligned on their ends. All
-//! times are then relative to the first event. Without a common clock, each rank's times begin at 0.
+//! Collectives are matched between ranks, and the clocks of the reports are aligned on their ends.
+//! All times are then relative to the first event. Without a common clock, each rank's times begin
+//! at 0.
 
 mod clock;
 mod collectives;
@@ -97,7 +98,8 @@ fn sort_by_number(joined: &mut JoinedRanks) {
     joined.ranks.sort_by_key(|rank| rank.location.rank);
 }
 
-/// Numbers the ranks of several reports. Returns a gap for each number that is missing or not certain.
+/// Numbers the ranks of several reports. Returns a gap for each number that is missing or not
+/// certain.
 fn number_ranks(ranks: &mut [RankWork]) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for rank in ranks.iter_mut().filter(|rank| rank.location.rank >= MAX_RANKS) {

@@ -182,8 +182,8 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
 }
 
 /// The log without the failing calls by which a library of NVIDIA asks what the GPU or the
-/// driver has, and their library and number. NCCL, for one, asks for kernels of architectures that it
-/// was not built for. The program never sees these errors.
+/// driver has, and their library and number. NCCL, for one, asks for kernels of architectures that
+/// it was not built for. The program never sees these errors.
 fn without_library_probes(log: &Log) -> (Cow<'_, Log>, Option<(String, u64)>) {
     if !log.records.iter().any(|record| probing_library(record).is_some()) {
         return (Cow::Borrowed(log), None);

@@ -102,8 +102,8 @@ impl<'a> Source<'a> {
         Source { watch: Some(watch), ..self }
     }
 
-    /// Reads the whole file, and unpacks it if it is packed with gzip or zstd. The bytes end where the
-    /// packed ones are broken.
+    /// Reads the whole file, and unpacks it if it is packed with gzip or zstd. The bytes end where
+    /// the packed ones are broken.
     ///
     /// # Errors
     /// [`ImportError::Read`], [`ImportError::TooLarge`], or [`ImportError::Format`] if it cannot be

@@ -177,7 +177,8 @@ fn copy_kind(name: &str) -> CopyKind {
     }
 }
 
-/// Whether the host's side of a copy is pageable memory, from such a name. `None` if it does not tell.
+/// Whether the host's side of a copy is pageable memory, from such a name. `None` if it does not
+/// tell.
 fn is_pageable(name: &str) -> Option<bool> {
     match (name.contains("Pageable"), name.contains("Pinned")) {
         (true, _) => Some(true),

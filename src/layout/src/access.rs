@@ -1,11 +1,12 @@
 //! How the accesses of warps meet the hardware: sectors of global memory, banks of shared memory.
 //!
 //! A layout says which element each thread accesses. Its first mode counts threads and the others
-//! count values, as in CuTe's thread-value layouts; a layout whose first mode is smaller than a warp
-//! counts threads alone. Lanes of a warp are consecutive threads. The base is aligned to 128 bytes.
+//! count values, as in CuTe's thread-value layouts; a layout whose first mode is smaller than a
+//! warp counts threads alone. Lanes of a warp are consecutive threads. The base is aligned to 128
+//! bytes.
 //!
-//! Global memory has accesses of 32 bytes a lane since sm_100 (`ld.global.v8.b32`, `st.global.v8.b32`;
-//! PTX ISA 8.8). Other accesses have at most 16.
+//! Global memory has accesses of 32 bytes a lane since sm_100 (`ld.global.v8.b32`,
+//! `st.global.v8.b32`; PTX ISA 8.8). Other accesses have at most 16.
 
 mod search;
 
@@ -218,8 +219,8 @@ pub fn check_access(
     if values > 1 && values % vector != 0 {
         return Err(AccessError::Values { values, vector });
     }
-    // The byte of an element, and its first bit there. The check above excludes what a swizzle cannot
-    // act on.
+    // The byte of an element, and its first bit there. The check above excludes what a swizzle
+    // cannot act on.
     let place = |offset: i64| (swizzle.apply(offset * bits / 8), offset * bits % 8);
     let offsets: Vec<i64> = layout.offsets().collect();
     let offset = |thread: i64, value: i64| offsets[(value * threads + thread) as usize];

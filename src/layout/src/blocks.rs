@@ -1,8 +1,9 @@
-//! Which tile a block computes: the mapping of a linear block index to the tiles of grouped problems.
+//! Which tile a block computes: the mapping of a linear block index to the tiles of grouped
+//! problems.
 //!
-//! The mapping is stated twice. [`Grid::tile_by_loop`] walks the groups, and [`Grid::tile_by_search`]
-//! searches prefix sums, as kernels do. [`Grid::prove`] compares both at every block, checks that each
-//! tile comes once, and looks beyond the last block.
+//! The mapping is stated twice. [`Grid::tile_by_loop`] walks the groups, and
+//! [`Grid::tile_by_search`] searches prefix sums, as kernels do. [`Grid::prove`] compares both at
+//! every block, checks that each tile comes once, and looks beyond the last block.
 
 mod emit;
 
@@ -191,7 +192,8 @@ impl Grid {
             return None;
         }
         let (mut low, mut high) = (0, self.problems.len());
-        // The last group that begins at or before the block: empty groups before it begin there too.
+        // The last group that begins at or before the block: empty groups before it begin there
+        // too.
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if self.prefix[middle] <= block {
@@ -222,8 +224,8 @@ impl Grid {
         BlockTile { group: group as i64, tile_m, tile_n, row, column }
     }
 
-    /// Proves that both mappings are equal at every block and up to `beyond` blocks behind the last,
-    /// and that each tile of each problem belongs to exactly one block.
+    /// Proves that both mappings are equal at every block and up to `beyond` blocks behind the
+    /// last, and that each tile of each problem belongs to exactly one block.
     ///
     /// # Errors
     /// If there are more blocks than the limit, or a block is wrong.

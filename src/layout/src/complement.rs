@@ -6,9 +6,9 @@ use crate::proof::{Condition, Limits, Method, Proof, ProvenLayout, Rejection, Wi
 use crate::properties::first_collision;
 
 /// The complement of `layout` in `[0, bound)`: `(L, R)` is injective, the offsets of `R` rise, and
-/// together they have at least `bound` coordinates. If the strides of `L` form a divisible chain, then
-/// `(L, R)` is a bijection onto an interval that holds `[0, bound)`; the proof says whether they do.
-/// Modes of stride 0 are ignored.
+/// together they have at least `bound` coordinates. If the strides of `L` form a divisible chain,
+/// then `(L, R)` is a bijection onto an interval that holds `[0, bound)`; the proof says whether
+/// they do. Modes of stride 0 are ignored.
 ///
 /// # Errors
 /// A [`Rejection`] if strides are negative, or a mode begins inside the reach of the smaller ones.

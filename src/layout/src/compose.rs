@@ -6,10 +6,10 @@
 //! A(x) = t_0·x + Σ_(k>0) δ_k·⌊x / P_k⌋      with δ_k = t_k − a_(k-1)·t_(k-1) ≠ 0
 //! ```
 //!
-//! so `A` is additive where no residue carries over a `P_k`. A result exists if each mode of `B` maps
-//! to a layout and the modes do not interact. A mode's layout is unique once coalesced: its first
-//! extent is the length of the first linear run, and so on. So there is one candidate. It is proved
-//! by residues that cannot carry, or by looking at every point. It is refuted by one point.
+//! so `A` is additive where no residue carries over a `P_k`. A result exists if each mode of `B`
+//! maps to a layout and the modes do not interact. A mode's layout is unique once coalesced: its
+//! first extent is the length of the first linear run, and so on. So there is one candidate. It is
+//! proved by residues that cannot carry, or by looking at every point. It is refuted by one point.
 
 use std::collections::VecDeque;
 
@@ -23,8 +23,8 @@ use crate::proof::{
     BrokenRun, Condition, Limits, Method, Proof, ProvenLayout, Reason, Rejection, Witness,
 };
 
-/// A part of a mode of `B` on which `A` is linear: `extent` steps of `inner` in `B`'s offsets become
-/// as many of `outer`.
+/// A part of a mode of `B` on which `A` is linear: `extent` steps of `inner` in `B`'s offsets
+/// become as many of `outer`.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     extent: i64,
@@ -37,8 +37,8 @@ struct Piece {
 /// Composes `a∘b`.
 ///
 /// # Errors
-/// A [`Rejection`] if no layout that refines `b` represents it, with a witness and the nearest tiler
-/// that is admissible, or if it needs more points than the limit.
+/// A [`Rejection`] if no layout that refines `b` represents it, with a witness and the nearest
+/// tiler that is admissible, or if it needs more points than the limit.
 pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<ProvenLayout, Box<Rejection>> {
     // Filled in place: functions that return them would copy them.
     let (mut outer, mut inner) = (Modes::new(), Modes::new());
@@ -59,8 +59,8 @@ pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<ProvenLayout, B
     }
 }
 
-/// `a` with its last mode as long as `b` reaches, if that has a result: what CuTe computes, whose last
-/// mode continues beyond its extent.
+/// `a` with its last mode as long as `b` reaches, if that has a result: what CuTe computes, whose
+/// last mode continues beyond its extent.
 fn enlarged(a: &Layout, b: &Layout) -> Option<Layout> {
     let mut modes = a.modes();
     let last = modes.iter().rposition(|mode| mode.extent > 1)?;
@@ -75,8 +75,8 @@ fn enlarged(a: &Layout, b: &Layout) -> Option<Layout> {
 
 type Pieces = SmallVec<[Piece; 8]>;
 
-/// The proved result. Its offsets are some of A's, so they fit; only splitting modes makes it deeper
-/// than `b`.
+/// The proved result. Its offsets are some of A's, so they fit; only splitting modes makes it
+/// deeper than `b`.
 fn composed(b: &Layout, leaves: usize, pieces: &[Piece]) -> Result<Layout, LayoutError> {
     if pieces.len() > leaves {
         return Layout::new(refined(b, pieces));
@@ -166,8 +166,8 @@ struct LinearRun {
     stop: (usize, i64),
 }
 
-/// The first run on which `A(i·step) = i·slope`, at most `extent`. `slope` is `A(step)`. `None` beyond
-/// the limit of points.
+/// The first run on which `A(i·step) = i·slope`, at most `extent`. `slope` is `A(step)`. `None`
+/// beyond the limit of points.
 fn linear_run(a: &[Mode], step: i64, slope: i64, extent: i64, limits: Limits) -> Option<LinearRun> {
     let last = a.len().saturating_sub(1);
     let reach = step * (extent - 1);
@@ -336,8 +336,8 @@ fn both(a: &[Mode], pieces: &[Piece], digits: &[i64]) -> (i64, i128) {
     (offset(a, inner), outer)
 }
 
-/// Looks for a refuting point where the residues of this prefix carry: the smallest such corner, then
-/// the largest.
+/// Looks for a refuting point where the residues of this prefix carry: the smallest such corner,
+/// then the largest.
 fn carry_witness(a: &[Mode], pieces: &[Piece], prefix: i64) -> Option<LeafCoordinate> {
     let mut small: LeafCoordinate = smallvec![0; pieces.len()];
     let mut reach = 0;
@@ -418,8 +418,8 @@ fn carry_rejection(
 /// How many shorter extents of a mode are tried for the nearest operand.
 const MAX_SHORTER_EXTENTS: usize = 1024;
 
-/// The operand nearest to `b` that differs in one leaf and has a composition: the smallest change of
-/// extent and stride together, first of the stride alone.
+/// The operand nearest to `b` that differs in one leaf and has a composition: the smallest change
+/// of extent and stride together, first of the stride alone.
 fn nearest(a: &[Mode], size: i64, b: &Layout, max_tries: usize) -> Option<Layout> {
     if max_tries == 0 {
         return None;

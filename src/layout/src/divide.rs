@@ -39,7 +39,8 @@ pub fn compose_tiler(
     by_mode(a, tiler, &|a, b| compose(a, b, limits), Grouping::Logical)
 }
 
-/// Divides: `A∘(B, complement(B, size(A)))`, so the first mode is a tile and the second counts tiles.
+/// Divides: `A∘(B, complement(B, size(A)))`, so the first mode is a tile and the second counts
+/// tiles.
 ///
 /// # Errors
 /// If `B` has no complement, or the composition does not exist, as when tiles overhang.

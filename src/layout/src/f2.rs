@@ -23,8 +23,8 @@ pub struct F2Matrix {
 /// The matrix of a layout with an optional swizzle.
 ///
 /// # Errors
-/// [`Condition::PowerOfTwo`] if an extent is no power of two, or offsets of index bits share bits, so
-/// that their sum is not their XOR.
+/// [`Condition::PowerOfTwo`] if an extent is no power of two, or offsets of index bits share bits,
+/// so that their sum is not their XOR.
 pub fn f2_matrix(layout: &SwizzledLayout) -> Result<F2Matrix, Box<Rejection>> {
     let columns = columns(layout)?;
     let height = columns.iter().map(|c| 64 - c.leading_zeros()).max().unwrap_or(0);

@@ -140,8 +140,9 @@ pub fn epilogue_checks(
     checks
 }
 
-/// Whether Φ(w, lane, v) = 32·rs·w + rs·lane + v, with the row stride rs, is the accumulator: then a
-/// warp w of the warpgroup reads its own quarter of the lanes, and the loads together read it all.
+/// Whether Φ(w, lane, v) = 32·rs·w + rs·lane + v, with the row stride rs, is the accumulator: then
+/// a warp w of the warpgroup reads its own quarter of the lanes, and the loads together read it
+/// all.
 fn fold(
     accumulator: &Layout,
     loads: &Layout,

@@ -24,8 +24,8 @@ fn by_stride(layout: &Layout) -> Result<Vec<(usize, Mode, i64)>, Box<Rejection>>
     Ok(modes)
 }
 
-/// The mode of the layout as written with which a mode of its coalesced form begins: its number among
-/// the flattened modes, and the mode.
+/// The mode of the layout as written with which a mode of its coalesced form begins: its number
+/// among the flattened modes, and the mode.
 fn written_mode(layout: &Layout, index: usize, mode: Mode) -> (usize, Mode) {
     let mut form = Modes::new();
     let mut number = 0;
@@ -127,7 +127,8 @@ fn reject_left_inverse(
     Rejection::new(Condition::StrideDivisibility, reason).mode(index, mode)
 }
 
-/// Proves that `outer∘inner` is the identity on `[0, size)`, by composing and comparing coalesced forms.
+/// Proves that `outer∘inner` is the identity on `[0, size)`, by composing and comparing coalesced
+/// forms.
 fn prove_identity(
     outer: &Layout,
     inner: &Layout,

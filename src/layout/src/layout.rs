@@ -227,8 +227,8 @@ impl Layout {
         }
     }
 
-    /// The layout of a tree that is known to be one: no deeper than another layout, of this size, and
-    /// with offsets that another layout has.
+    /// The layout of a tree that is known to be one: no deeper than another layout, of this size,
+    /// and with offsets that another layout has.
     pub(crate) fn known(tree: Tree, size: i64, low: i64, high: i64) -> Self {
         Self { tree, size, low, high }
     }
@@ -250,8 +250,8 @@ impl Layout {
         (0..self.size).contains(&index).then(|| offset(&self.modes(), index))
     }
 
-    /// The offset of a coordinate. A number that stands for a tuple is unranked within it. `None` if
-    /// the coordinate does not fit the nesting or lies outside.
+    /// The offset of a coordinate. A number that stands for a tuple is unranked within it. `None`
+    /// if the coordinate does not fit the nesting or lies outside.
     pub fn at_coordinate(&self, coordinate: &Coordinate) -> Option<i64> {
         match (coordinate, &self.tree) {
             (Coordinate::Index(index), _) => self.at(*index),

@@ -1,12 +1,12 @@
 //! Layout algebra with proofs, and the layouts that sm_100 demands.
 //!
 //! A [`Layout`] maps coordinates to offsets, in CuTe's notation `S:D`. Every operation returns its
-//! result with a [`Proof`], checked after the result was computed, or a [`Rejection`] that names the
-//! mode, the condition and a point that shows it. Nothing here does I/O, nothing panics on any input,
-//! and [`Limits`] bound the work.
+//! result with a [`Proof`], checked after the result was computed, or a [`Rejection`] that names
+//! the mode, the condition and a point that shows it. Nothing here does I/O, nothing panics on any
+//! input, and [`Limits`] bound the work.
 //!
-//! [`sm100`] has scale factors, descriptors and tensor memory, [`access`] sectors and bank conflicts,
-//! [`blocks`] the tiles of grouped problems, [`picture`] drawings.
+//! [`sm100`] has scale factors, descriptors and tensor memory, [`access`] sectors and bank
+//! conflicts, [`blocks`] the tiles of grouped problems, [`picture`] drawings.
 
 pub mod access;
 pub mod blocks;

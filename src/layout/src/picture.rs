@@ -1,5 +1,6 @@
 //! Pictures of layouts: value layouts as a grid of offsets, thread-value layouts as a tile in which
-//! each place names the thread and the value that hold it. As text, as SVG, with or without colours.
+//! each place names the thread and the value that hold it. As text, as SVG, with or without
+//! colours.
 
 mod svg;
 mod table;

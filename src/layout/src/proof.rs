@@ -162,14 +162,15 @@ pub struct Rejection {
     pub witness: Option<Witness>,
     /// The nearest operand for which a result exists.
     pub nearest: Option<Layout>,
-    /// The outer operand with a larger last extent, for which a result exists: the coordinates beyond
-    /// the original must be masked.
+    /// The outer operand with a larger last extent, for which a result exists: the coordinates
+    /// beyond the original must be masked.
     pub enlarged: Option<Box<Layout>>,
     /// How it was proved that no result exists. `None` if that is not proved.
     pub proof: Option<Proof>,
 }
 
-/// The reason of a rejection. Its sentence is made when it is read: most rejections are only counted.
+/// The reason of a rejection. Its sentence is made when it is read: most rejections are only
+/// counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// A sentence that was known when the operation failed.

@@ -18,7 +18,8 @@ pub struct Properties {
     pub cosize: i64,
     /// The number of different offsets. `None` if counting them passes the limit of points.
     pub image_size: Option<i64>,
-    /// How many coordinates share an offset. `None` if the offsets differ in that, or it is not known.
+    /// How many coordinates share an offset. `None` if the offsets differ in that, or it is not
+    /// known.
     pub duplication: Option<i64>,
     /// Whether no two coordinates share an offset. `None` if that is not known.
     pub injective: Option<bool>,
@@ -66,8 +67,8 @@ fn sorted(modes: &[Mode]) -> Vec<Mode> {
     sorted
 }
 
-/// Whether each stride is larger than the largest sum of the smaller modes: then each offset has one
-/// coordinate, as a number has one sequence of digits.
+/// Whether each stride is larger than the largest sum of the smaller modes: then each offset has
+/// one coordinate, as a number has one sequence of digits.
 fn strides_dominate(sorted: &[Mode]) -> bool {
     let mut reach = 0_u128;
     sorted.iter().all(|mode| {

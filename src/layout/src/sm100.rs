@@ -1,8 +1,9 @@
 //! Layouts that sm_100 demands: scale factors, operands in shared memory, tensor memory.
 //!
-//! Sources: the PTX ISA (tcgen05, matrix descriptors), CUTLASS's documented block of 128 rows by four
-//! scales in 512 bytes, and layouts that CuTe DSL 4.4.0 and 4.8.1 print for `mxf4nvf4` kernels. The
-//! last are in `tests/data/golden_layouts.json`, and the formulas here return each of them.
+//! Sources: the PTX ISA (tcgen05, matrix descriptors), CUTLASS's documented block of 128 rows by
+//! four scales in 512 bytes, and layouts that CuTe DSL 4.4.0 and 4.8.1 print for `mxf4nvf4`
+//! kernels. The last are in `tests/data/golden_layouts.json`, and the formulas here return each of
+//! them.
 
 mod bundle;
 mod descriptor;

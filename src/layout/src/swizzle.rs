@@ -1,7 +1,8 @@
 //! Swizzles: the XOR of some bits of an offset with higher or lower ones.
 //!
-//! The swizzles of shared memory act on byte addresses, and CuTe DSL prints them so: `S<3,4,3>` over a
-//! layout of 4-bit elements. [`Swizzle::for_elements`] gives the one that acts on their offsets.
+//! The swizzles of shared memory act on byte addresses, and CuTe DSL prints them so: `S<3,4,3>`
+//! over a layout of 4-bit elements. [`Swizzle::for_elements`] gives the one that acts on their
+//! offsets.
 
 use std::fmt;
 
@@ -214,8 +215,8 @@ impl Serialize for SwizzledLayout {
     }
 }
 
-/// Compares two swizzled layouts as functions of the index: by normal form where the swizzles are the
-/// same, by F2 matrices where both have one, otherwise by looking at every point.
+/// Compares two swizzled layouts as functions of the index: by normal form where the swizzles are
+/// the same, by F2 matrices where both have one, otherwise by looking at every point.
 ///
 /// # Errors
 /// [`crate::Condition::Undecided`] beyond the limit of points.

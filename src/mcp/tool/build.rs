@@ -36,7 +36,8 @@ pub(super) const TOOL: ToolInfo = ToolInfo {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The kernel: a name of the project or of rgpu, or a folder with kernel.toml (also of `files`).
+    /// The kernel: a name of the project or of rgpu, or a folder with kernel.toml (also of
+    /// `files`).
     kernel: Option<String>,
     /// Instead of `kernel`: a .cu file, or with `dsl` a .py file (also of `files`).
     file: Option<String>,

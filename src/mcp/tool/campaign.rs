@@ -108,7 +108,8 @@ struct Arguments {
     action: String,
     /// The words after the command: ids, and flags as --flag=VALUE.
     arguments: Option<Vec<String>>,
-    /// Seconds to wait for the end: 4, at most 45. The command goes on; the same call again waits on.
+    /// Seconds to wait for the end: 4, at most 45. The command goes on; the same call again waits
+    /// on.
     wait_s: Option<u64>,
 }
 

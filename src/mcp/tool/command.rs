@@ -180,8 +180,8 @@ fn new_lines(messages: &str, document: Option<&Value>) -> String {
     lines.join("\n")
 }
 
-/// Asks the running commands of a kind, which this server started, to stop, and waits for their end. What
-/// is left to do is in `next`.
+/// Asks the running commands of a kind, which this server started, to stop, and waits for their
+/// end. What is left to do is in `next`.
 pub(super) async fn stop(call: &Call, argv: [&str; 2], wait_s: Option<u64>) -> Result<Answer> {
     let limit = wait(wait_s)?;
     let command = format!("rgpu {}", argv.join(" "));

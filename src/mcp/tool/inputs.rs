@@ -25,8 +25,8 @@ pub(super) fn remote(line: &mut CommandLine, remote: Option<&str>) -> Result<()>
     Ok(())
 }
 
-/// Adds the given fields of a tool's arguments as flags of the same names, but for `others`. A list is
-/// a flag for each of its values.
+/// Adds the given fields of a tool's arguments as flags of the same names, but for `others`. A list
+/// is a flag for each of its values.
 pub(super) fn flags(line: &mut CommandLine, arguments: &impl Serialize, others: &[&str]) {
     let Ok(Value::Object(fields)) = serde_json::to_value(arguments) else { return };
     for (name, value) in fields {

@@ -98,7 +98,8 @@ struct Arguments {
     iters: Option<u32>,
     /// Time limit of each step, e.g. 90s, 10m.
     timeout: Option<String>,
-    /// The lowest rung that counts as success, e.g. ncu.basic: without counters it is an error then.
+    /// The lowest rung that counts as success, e.g. ncu.basic: without counters it is an error
+    /// then.
     at_least: Option<String>,
     /// No error (`not_measured`, exit 5) if nothing was measured on a GPU.
     allow_unmeasured: Option<bool>,

@@ -168,8 +168,8 @@ async fn run(call: Call) -> Result<Answer> {
     Answer::from_result(&result(&arguments, &opened)?)
 }
 
-/// What a result of several runs is, and the calls that show it and its runs. `id` is that of its own
-/// run, if it has one.
+/// What a result of several runs is, and the calls that show it and its runs. `id` is that of its
+/// own run, if it has one.
 fn no_single_run(of: &str, id: Option<&str>, document: &Value) -> Failure {
     let is = match id {
         Some(id) if id != of => format!("`{of}` is the run `{id}`,"),

@@ -281,8 +281,8 @@ impl Folder {
         }
     }
 
-    /// Makes a symbolic link with the content `target`, replacing a link or file. rgpu never follows
-    /// it.
+    /// Makes a symbolic link with the content `target`, replacing a link or file. rgpu never
+    /// follows it.
     pub fn link(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
         let (parent, name) = self.parent_of(path.as_ref())?;
         let temporary = temporary_name();

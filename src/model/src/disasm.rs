@@ -31,8 +31,8 @@ pub struct Input {
     pub path: String,
     /// Whether the file could be read.
     pub status: ReadStatus,
-    /// Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`, `ncu_rep`;
-    /// absent if the file could not be read.
+    /// Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `windows`, `c_array`,
+    /// `ncu_rep`; absent if the file could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<InputKind>,
     /// Errors in the file or in parts of it, each with its location.

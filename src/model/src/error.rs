@@ -170,8 +170,8 @@ impl Failure {
         self
     }
 
-    /// Sets the cause: the sources of an error, or a tool's own message. A full disk of this machine
-    /// gets its hint.
+    /// Sets the cause: the sources of an error, or a tool's own message. A full disk of this
+    /// machine gets its hint.
     pub fn cause(mut self, cause: impl fmt::Display) -> Self {
         let cause = cause.to_string();
         let is_full = FULL_DISK_MESSAGES.iter().any(|message| cause.contains(message));

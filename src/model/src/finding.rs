@@ -38,8 +38,8 @@ pub struct Evidence {
     pub metric: String,
     /// The value of the metric.
     pub value: f64,
-    /// The unit of the value and the threshold. Times are in `ns`; shares are in `%`, or in `% of …`
-    /// where the metric's name does not say of what.
+    /// The unit of the value and the threshold. Times are in `ns`; shares are in `%`, or in
+    /// `% of …` where the metric's name does not say of what.
     pub unit: String,
     /// The threshold that the value was compared with. `None` for a number that only explains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,8 +134,8 @@ pub struct KernelVerdict {
     pub total_ns: u64,
     /// The part of the GPU time of all kernels, in percent; without set-up, too.
     pub percent: f64,
-    /// Id of the launch that the verdict is about: its longest one with that verdict, or the median one
-    /// if they are as short as a launch takes.
+    /// Id of the launch that the verdict is about: its longest one with that verdict, or the median
+    /// one if they are as short as a launch takes.
     pub launch: Option<u32>,
     /// Id of that launch's primary verdict; absent if it has none.
     pub verdict: Option<String>,

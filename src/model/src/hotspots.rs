@@ -110,8 +110,8 @@ pub struct SourceAt {
     pub function: Option<String>,
 }
 
-/// The name to show for a file of a line table. A source that rgpu sent to a host is recorded below a
-/// job's folder there, as `…/jobs/RUN.1/work/build/../src/matmul.cu`: its name is `matmul.cu`.
+/// The name to show for a file of a line table. A source that rgpu sent to a host is recorded below
+/// a job's folder there, as `…/jobs/RUN.1/work/build/../src/matmul.cu`: its name is `matmul.cu`.
 pub fn shown_source_name(recorded: &str) -> &str {
     let sent = recorded.split_once("/jobs/").and_then(|(_, inner)| inner.split_once("/src/"));
     sent.map_or(recorded, |(_, name)| name)
@@ -125,8 +125,8 @@ pub struct Counts {
     pub samples: Option<u64>,
     /// Number of warp samples in which the scheduler issued no instruction.
     pub samples_not_issued: Option<u64>,
-    /// Number of samples by reason, named as in [`super::StallReason`]; zeros are left out. Together with
-    /// `selected`, which is not a stall, they add up to `samples`.
+    /// Number of samples by reason, named as in [`super::StallReason`]; zeros are left out.
+    /// Together with `selected`, which is not a stall, they add up to `samples`.
     #[serde(default, skip_serializing_if = "NamedNumbers::is_empty")]
     pub stalls: NamedNumbers<u64>,
     /// Of `stalls`, the samples in which the scheduler issued no instruction.

@@ -125,8 +125,8 @@ impl Launch {
             .max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Whether FP16 operations are nothing but constants that compilers load with `HFMA2`: a few for
-    /// each thread, in a kernel that computes in another type.
+    /// Whether FP16 operations are nothing but constants that compilers load with `HFMA2`: a few
+    /// for each thread, in a kernel that computes in another type.
     fn loads_constants(&self, roof: &Roof, rate: f64) -> bool {
         let Some(ns) = self.duration_ns else { return false };
         let threads = |of: [u32; 3]| of.iter().map(|n| f64::from(*n)).product::<f64>();

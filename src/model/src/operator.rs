@@ -29,9 +29,9 @@ pub struct Operator {
     /// Where the operator was called, most GPU time first; empty if the trace does not tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<CallSite>,
-    /// Floating-point operations of the calls with work on the GPU, from their input shapes; those of
-    /// all calls if the trace has no GPU rows. Absent for operators that are no matrix products, and if
-    /// the trace lacks shapes.
+    /// Floating-point operations of the calls with work on the GPU, from their input shapes; those
+    /// of all calls if the trace has no GPU rows. Absent for operators that are no matrix products,
+    /// and if the trace lacks shapes.
     pub flops: Option<f64>,
     /// Input shapes of the first call, in the trace's notation; empty if not recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -52,8 +52,8 @@ impl Operator {
 /// A Python function in which an operator was called.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallSite {
-    /// File, line of the function's `def`, and name: `net.py(9): forward`; code outside of functions
-    /// has no line: `train.py: <module>`.
+    /// File, line of the function's `def`, and name: `net.py(9): forward`; code outside of
+    /// functions has no line: `train.py: <module>`.
     pub function: String,
     /// Number of calls from there.
     pub calls: u64,

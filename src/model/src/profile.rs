@@ -211,7 +211,8 @@ pub struct KernelInfo {
     /// Compiler and machine that produced the code, e.g. `nvcc 13.0 on h200`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compiler: String,
-    /// The model that was run: of a Python kernel with a `[model]`, or of a program in mode `torch`.
+    /// The model that was run: of a Python kernel with a `[model]`, or of a program in mode
+    /// `torch`.
     pub model: Option<ModelInfo>,
 }
 

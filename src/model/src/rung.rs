@@ -1,5 +1,5 @@
-//! The ids of rungs. A rung is one command that can do a step of a plan; `rgpu_plan::tool` describes
-//! each.
+//! The ids of rungs. A rung is one command that can do a step of a plan; `rgpu_plan::tool`
+//! describes each.
 
 use super::open_enum::open_enum;
 

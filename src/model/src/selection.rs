@@ -53,8 +53,8 @@ pub struct Selection {
     pub replay_mode: ReplayMode,
     /// Estimated cost of the collection, and the limit that it was fitted to (`--mode deep`).
     pub price: Option<Price>,
-    /// How long the program ran under ncu (`--mode deep`); absent if ncu did not tell when it profiled
-    /// each launch.
+    /// How long the program ran under ncu (`--mode deep`); absent if ncu did not tell when it
+    /// profiled each launch.
     pub ncu_time: Option<NcuTime>,
     /// Parts left out to stay within the limit, and parts that could not be selected.
     #[serde(default)]

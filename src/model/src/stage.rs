@@ -27,9 +27,9 @@ pub struct Stage {
     /// last, including the time in which the GPU waits. Absent unless `clock` is `gpu` and a trace
     /// has these times.
     pub gpu_span_ns: Option<f64>,
-    /// Time in nanoseconds of an instance without torch's profiler, which lengthens the host's time:
-    /// the median of steps of the optimizer that followed the recorded ones. Absent if these were
-    /// fewer than four or uneven, and for other stages.
+    /// Time in nanoseconds of an instance without torch's profiler, which lengthens the host's
+    /// time: the median of steps of the optimizer that followed the recorded ones. Absent if these
+    /// were fewer than four or uneven, and for other stages.
     pub plain_ns: Option<u64>,
     /// Floating-point operations of one instance: of a kernel, from `[work.regions]`; of a program,
     /// as counted while it ran.

@@ -50,8 +50,8 @@ impl Series {
         point.graph_ns.filter(|_| self.in_graphs).unwrap_or(point.median_ns)
     }
 
-    /// The interval of [`Series::judged_ns`]; `None` for a time in a graph, of which only the median
-    /// is kept.
+    /// The interval of [`Series::judged_ns`]; `None` for a time in a graph, of which only the
+    /// median is kept.
     pub fn judged_interval(&self, point: &HistoryPoint) -> Option<[f64; 2]> {
         (!self.in_graphs).then_some(point.ci95_ns)
     }

@@ -28,9 +28,9 @@ pub struct Region {
     /// summed over all instances: the range projected onto the GPU, as nsys's `nvtx_gpu_proj_sum`
     /// has it. Absent for start/end regions, and if no trace tells.
     pub gpu_span_ns: Option<u64>,
-    /// The part of `gpu_ns` that is inferred: a thread without any range, or only with ranges around
-    /// collectives, launched it while another thread was in the region, as autograd's does in a
-    /// backward pass.
+    /// The part of `gpu_ns` that is inferred: a thread without any range, or only with ranges
+    /// around collectives, launched it while another thread was in the region, as autograd's does
+    /// in a backward pass.
     pub inferred_gpu_ns: Option<u64>,
     /// Kernels launched inside, summed by name.
     #[serde(default)]
@@ -95,8 +95,8 @@ pub struct KernelSum {
     pub launches: u64,
     /// GPU time in nanoseconds.
     pub total_ns: u64,
-    /// The part of `total_ns` in launches that are set-up, such as a compiler's benchmarks; absent if
-    /// none is known.
+    /// The part of `total_ns` in launches that are set-up, such as a compiler's benchmarks; absent
+    /// if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_up_ns: Option<u64>,
     /// Shortest duration in nanoseconds.
@@ -194,15 +194,15 @@ pub struct DeviceTime {
     /// Causes of time without a kernel, longest first. The times add up to `span_ns - kernel_ns`.
     #[serde(default)]
     pub waiting: Vec<WaitSum>,
-    /// The part of `waiting` in gaps that are the program's start-up: the host loads libraries, loads
-    /// or compiles code, allocates memory, or chooses an algorithm before a launch, once.
+    /// The part of `waiting` in gaps that are the program's start-up: the host loads libraries,
+    /// loads or compiles code, allocates memory, or chooses an algorithm before a launch, once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_launches: Vec<WaitSum>,
-    /// Time in nanoseconds of that start-up in which the launching thread allocates memory on the GPU
-    /// or pinned memory; absent if it allocates none.
+    /// Time in nanoseconds of that start-up in which the launching thread allocates memory on the
+    /// GPU or pinned memory; absent if it allocates none.
     pub start_up_allocation_ns: Option<u64>,
-    /// Large copies from and to pageable memory while no kernel ran, by kind, most time first. Those
-    /// in gaps that are start-up are left out.
+    /// Large copies from and to pageable memory while no kernel ran, by kind, most time first.
+    /// Those in gaps that are start-up are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pageable_copies: Vec<PageableCopies>,
     /// Time in nanoseconds in which kernels ran that only tune: those of XLA's autotuning and of
@@ -317,8 +317,8 @@ pub struct PageableCopies {
 pub struct HostWork {
     /// Name of the operator, or of a range: `aten::randn`; absent if it was the function itself.
     pub operator: Option<String>,
-    /// The Python function, as operators have it in `places`: `data.py(9): load`; absent if the trace
-    /// does not tell.
+    /// The Python function, as operators have it in `places`: `data.py(9): load`; absent if the
+    /// trace does not tell.
     pub function: Option<String>,
     /// Time of the gaps in nanoseconds in which the thread was there.
     pub total_ns: u64,

@@ -37,8 +37,8 @@ pub struct Trace {
     /// Calls into CUDA on the host, in order of start.
     #[serde(default)]
     pub calls: Vec<CallEvent>,
-    /// What threads of the host did, in order of start; empty unless the trace of a framework tells.
-    /// They are not in the document: the trace that they come from has them.
+    /// What threads of the host did, in order of start; empty unless the trace of a framework
+    /// tells. They are not in the document: the trace that they come from has them.
     #[serde(skip)]
     pub host: Vec<HostEvent>,
     /// The ranks of the program, by number; empty for one process.

@@ -56,8 +56,8 @@ pub fn valid_name(text: &str) -> bool {
 }
 
 /// The name for the kernel in the bare source `file`: its stem, with each run of invalid characters
-/// replaced by one `-` (`my kern.cu` becomes `my-kern`). If nothing is left, `kernel-` and six digits
-/// of the stem's digest: two files of such names do not replace each other's results.
+/// replaced by one `-` (`my kern.cu` becomes `my-kern`). If nothing is left, `kernel-` and six
+/// digits of the stem's digest: two files of such names do not replace each other's results.
 pub fn name_of(file: &Path) -> String {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     if valid_name(&stem) {

@@ -55,7 +55,8 @@ pub struct GpuDocument {
     pub schema: &'static str,
     /// The hardware file.
     pub hardware: Hardware,
-    /// FLOP per byte of HBM traffic above which matrix multiplication limits, and not HBM, by format.
+    /// FLOP per byte of HBM traffic above which matrix multiplication limits, and not HBM, by
+    /// format.
     pub ridge_flop_per_byte: BTreeMap<String, f64>,
     /// The rate of each link in one direction, in B/s, by kind.
     pub links_one_way: BTreeMap<&'static str, f64>,
@@ -180,8 +181,8 @@ pub struct KernelDocument {
     pub limited_by: LimitedBy,
     /// Whether measured efficiencies were used.
     pub calibration: CalibrationState,
-    /// The tile of a matrix product: rows, columns, and the number of parts that the inner dimension
-    /// is split into.
+    /// The tile of a matrix product: rows, columns, and the number of parts that the inner
+    /// dimension is split into.
     pub tile: Option<Tile>,
     /// A measured time in relation to the bound. Absent without `--measured-us`.
     pub shares: Option<Shares>,

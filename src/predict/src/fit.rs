@@ -1,8 +1,8 @@
 //! Efficiencies from measured rows: bounded, regularised, judged on rows that were held out.
 //!
-//! Time is max(C/η_c, Q/η_m, shared) + n·τ, where C and Q are the times at the peaks. If activations
-//! are quantized first, Q_q/η_q and the time of the blocks are added; in attention of prompts a
-//! share of the softmax's time is added to C/η_c. The fit
+//! Time is max(C/η_c, Q/η_m, shared) + n·τ, where C and Q are the times at the peaks. If
+//! activations are quantized first, Q_q/η_q and the time of the blocks are added; in attention of
+//! prompts a share of the softmax's time is added to C/η_c. The fit
 //! minimises the mean of squared relative errors, plus a small pull towards η = 1 and the stated
 //! τ, so that parameters that the rows do not determine stay where they are without data.
 

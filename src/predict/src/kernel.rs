@@ -1,8 +1,8 @@
 //! Kernels: their bound, their predicted time, and the terms of it.
 //!
 //! `bound` = max(FLOPs / peak, bytes / HBM). `time` = max(products with padding and waves, bytes,
-//! shared memory) + quantization + launches. All arithmetic is on plain numbers; texts are made only for
-//! [`KernelTime::terms`].
+//! shared memory) + quantization + launches. All arithmetic is on plain numbers; texts are made
+//! only for [`KernelTime::terms`].
 
 pub mod attention;
 pub mod gemm;

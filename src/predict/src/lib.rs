@@ -1,5 +1,5 @@
-//! Predicts the time of a kernel, a collective or a language model on a GPU: a speed-of-light bound,
-//! and an estimate.
+//! Predicts the time of a kernel, a collective or a language model on a GPU: a speed-of-light
+//! bound, and an estimate.
 //!
 //! Values in, values out: this crate opens no file and asks no host. The bound is the speed of
 //! light: the larger of FLOPs over peak and bytes over bandwidth. The prediction adds what a real

@@ -16,7 +16,8 @@ const MAX_STORED_BYTES: u64 = BLOB_BYTES + (64 << 10);
 /// The bytes that follow `message` in blob or output frames.
 ///
 /// # Errors
-/// [`RemoteError::ProtocolViolation`]: more than an agent sends at once, or an offset that overflows.
+/// [`RemoteError::ProtocolViolation`]: more than an agent sends at once, or an offset that
+/// overflows.
 pub(super) fn announced_bytes(message: &FromAgent) -> Result<u64, RemoteError> {
     let violation = |what: String| Err(RemoteError::ProtocolViolation { what });
     match message {

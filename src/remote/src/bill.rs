@@ -118,8 +118,8 @@ fn amount(message: &str) -> Option<f64> {
     }
 }
 
-/// All US dollar amounts up to [`MAX_BILL_USD`] in a lower-case text: `$0.02`, `0.02 usd`, `2 cents`,
-/// `2¢`.
+/// All US dollar amounts up to [`MAX_BILL_USD`] in a lower-case text: `$0.02`, `0.02 usd`,
+/// `2 cents`, `2¢`.
 fn amounts(text: &str) -> Vec<f64> {
     let digit = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
     let mut found = Vec::new();

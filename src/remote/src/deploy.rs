@@ -44,8 +44,8 @@ const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 /// The start command's script. Shells of any kind read it in single quotes, so it contains no
 /// single quote, backslash, `!` or newline, and stays below csh's 1,024 bytes per word.
 ///
-/// Containers may lack `getconf` and `ldd`, so glibc itself is run, which prints its version; musl is
-/// known by its loader.
+/// Containers may lack `getconf` and `ldd`, so glibc itself is run, which prints its version; musl
+/// is known by its loader.
 const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ls /lib/ld-musl-*||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
 
 /// The part of the start command that runs if no folder has the agent: it executes the lines sent.

@@ -201,8 +201,8 @@ pub enum RemoteError {
 
 impl RemoteError {
     /// The error of an install script that found no folder; `tried` are its folders, each with the
-    /// error. If a copied program is `not found`, the host lacks the dynamic loader that the program
-    /// names: shells report both with the same words.
+    /// error. If a copied program is `not found`, the host lacks the dynamic loader that the
+    /// program names: shells report both with the same words.
     pub(super) fn not_installed(tried: String) -> Self {
         let is_loader_missing = tried.split("the copy does not run: ").skip(1).any(|error| {
             let error = error.split("; ").next().unwrap_or_default();

@@ -103,8 +103,8 @@ impl InProcessAgent {
         self.0.loses_removals.store(true, Ordering::SeqCst);
     }
 
-    /// Removes the job as soon as it is cancelled, as another client that follows it would, and cuts
-    /// the link.
+    /// Removes the job as soon as it is cancelled, as another client that follows it would, and
+    /// cuts the link.
     pub fn remove_when_cancelled(&self) {
         self.0.removes_cancelled.store(true, Ordering::SeqCst);
     }

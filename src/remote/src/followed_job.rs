@@ -96,8 +96,8 @@ impl FollowedJob {
     /// Returns the message without its repeated part; `None`: all of it is a repetition.
     ///
     /// # Errors
-    /// [`RemoteError::MissingData`]: data is missing before it. [`RemoteError::ProtocolViolation`]: it exceeds a
-    /// limit.
+    /// [`RemoteError::MissingData`]: data is missing before it. [`RemoteError::ProtocolViolation`]:
+    /// it exceeds a limit.
     pub(super) fn accept(
         &mut self,
         message: JobMessage,

@@ -89,7 +89,8 @@ pub trait Remote: Send + Sync {
     /// `local`, `ssh`, `worker` …
     fn transport(&self) -> &'static str;
 
-    /// Brings up an agent. May return before the agent's hello: [`Session::wait_for_hello`] waits for it.
+    /// Brings up an agent. May return before the agent's hello: [`Session::wait_for_hello`] waits
+    /// for it.
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError>;
 
     /// The provider's bills since the last call.
@@ -113,8 +114,8 @@ pub trait Remote: Send + Sync {
         None
     }
 
-    /// Asks whether this command's host is being taken away, which ends what runs there by signals. If
-    /// so, waits for its end: then [`Self::host_loss_reason`] is known.
+    /// Asks whether this command's host is being taken away, which ends what runs there by signals.
+    /// If so, waits for its end: then [`Self::host_loss_reason`] is known.
     async fn is_host_taken(&self, _: &ConnectOptions) -> bool {
         false
     }

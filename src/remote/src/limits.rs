@@ -51,6 +51,6 @@ pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long a closed stream may take to end.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// From a cancel to the terminal event that confirms it. The agent gives processes two seconds after
-/// SIGINT and two after SIGTERM, then kills them and hashes the files made so far.
+/// From a cancel to the terminal event that confirms it. The agent gives processes two seconds
+/// after SIGINT and two after SIGTERM, then kills them and hashes the files made so far.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);

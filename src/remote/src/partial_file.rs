@@ -22,8 +22,8 @@ use rgpu_model::beneath::Folder;
 /// The mode of a new file, before the user's umask.
 const FILE_MODE: u32 = 0o666;
 
-/// Pieces that may wait to be written, and to be copied into the project (`exec --pull`). The copy queue is longer, so that neither
-/// thread waits for a short pause of the other.
+/// Pieces that may wait to be written, and to be copied into the project (`exec --pull`). The copy
+/// queue is longer, so that neither thread waits for a short pause of the other.
 const MAX_QUEUED_WRITES: usize = 1;
 const MAX_QUEUED_COPIES: usize = 4;
 

@@ -1,25 +1,27 @@
 //! A cluster that Slurm manages: each run gets a compute node as a job of Slurm.
 //!
-//! The user's ssh reaches the login node. An agent there runs `sbatch`, `squeue`, `scontrol`, `srun`
-//! and `scancel`, and nothing else: sites forbid work on login nodes, and may end what stays there.
+//! The user's ssh reaches the login node. An agent there runs `sbatch`, `squeue`, `scontrol`,
+//! `srun` and `scancel`, and nothing else: sites forbid work on login nodes, and may end what stays
+//! there.
 //!
 //! A job of Slurm only holds a node. Its batch script starts the agent as a holder
 //! (`rgpu-agent hold`), because Slurm ends every process that a step leaves behind, and supervisors
 //! must outlive their connection. The stream to an agent on the node is
 //! `srun --overlap --jobid=N` in a channel of the ssh connection, with a small process that passes
-//! bytes to the holder. From there on everything is as over ssh: facts, plans, cut links, cancelling.
+//! bytes to the holder. From there on everything is as over ssh: facts, plans, cut links,
+//! cancelling.
 //!
 //! Login and compute nodes share a folder, which has the agent, the jobs and their results. So the
-//! results of a job whose allocation has ended are still there, and an agent on the login node hands
-//! them out. It takes no plans. Only Slurm tells whether an allocation lives, never a file: a run is
-//! taken to the login node only after Slurm has said that its allocation is over.
+//! results of a job whose allocation has ended are still there, and an agent on the login node
+//! hands them out. It takes no plans. Only Slurm tells whether an allocation lives, never a file: a
+//! run is taken to the login node only after Slurm has said that its allocation is over.
 //!
-//! A job of several nodes (`--nodes`) is held by its first one, where the batch script runs. The plan
-//! itself starts the program on all nodes, with `srun`.
+//! A job of several nodes (`--nodes`) is held by its first one, where the batch script runs. The
+//! plan itself starts the program on all nodes, with `srun`.
 //!
 //! Nothing runs twice. A job of Slurm is named after its run and submitted behind a folder of that
-//! name, which only one request can make. It is never requeued. Nothing is left behind: the end of a
-//! command ends its allocation, and without a client an allocation ends once it is idle.
+//! name, which only one request can make. It is never requeued. Nothing is left behind: the end of
+//! a command ends its allocation, and without a client an allocation ends once it is idle.
 //!
 //! | module | contents |
 //! |---|---|
@@ -119,8 +121,8 @@ impl Slurm {
         job_name("rgpu-up+", &self.spec.name)
     }
 
-    /// The login node, as a host whose agent hands out results only. `ended_run`: the run whose jobs
-    /// have surely ended.
+    /// The login node, as a host whose agent hands out results only. `ended_run`: the run whose
+    /// jobs have surely ended.
     fn results_spec(&self, ended_run: &str) -> RemoteSpec {
         let Settings { folder, login, .. } = &self.settings;
         RemoteSpec {
@@ -184,8 +186,8 @@ impl Slurm {
             let names = [run_name.as_str(), &warm_name];
             let names = match (options.run.is_empty(), request.host_number) {
                 (true, _) => &names[1..],
-                // The node that is kept is the first host of the run, and the only one. It has the GPUs
-                // of the remote's settings.
+                // The node that is kept is the first host of the run, and the only one. It has the
+                // GPUs of the remote's settings.
                 (false, 0) if request.nodes <= 1 && self.settings.has_enough_gpus(request.gpus) => {
                     &names[..]
                 }
@@ -360,8 +362,8 @@ impl Remote for Slurm {
                     return answer;
                 }
             };
-            // The first connection is not retried; once a job may be in the queue, it is. A job that
-            // is followed has its own retries.
+            // The first connection is not retried; once a job may be in the queue, it is. A job
+            // that is followed has its own retries.
             let waits = state.own_name.is_some() || state.allocation.is_some();
             let (since, pause) = outage.unwrap_or((Instant::now(), policy.first));
             if !waits || state.has_connected || since.elapsed() > policy.total {

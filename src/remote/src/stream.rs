@@ -153,8 +153,8 @@ impl FrameReader {
         Self { from: FrameSource::Stream(from), buffer: Vec::new(), used: 0 }
     }
 
-    /// A reader over bytes of frames from a task of ours. Frames that fill a group are not copied. An
-    /// empty group or a dropped sender is the end.
+    /// A reader over bytes of frames from a task of ours. Frames that fill a group are not copied.
+    /// An empty group or a dropped sender is the end.
     pub fn from_groups(groups: mpsc::Receiver<Vec<u8>>) -> Self {
         Self { from: FrameSource::Groups(groups), buffer: Vec::new(), used: 0 }
     }

@@ -24,8 +24,8 @@ struct GpuBusyTime {
     busy_ns: u64,
     /// Nanoseconds from its first kernel to the end of its last.
     span_ns: u64,
-    /// The part of `span_ns` in which the host prepared launches for the first time; 0 if no finding
-    /// says that it is much.
+    /// The part of `span_ns` in which the host prepared launches for the first time; 0 if no
+    /// finding says that it is much.
     start_up_ns: u64,
 }
 
@@ -62,8 +62,8 @@ impl BusyTime {
         self.gpus.iter().map(|gpu| gpu.share()).fold(1.0, f64::min)
     }
 
-    /// `The GPU was busy 41 % of the time apart from start-up (2.00 s)`; `The 4 GPUs were busy 41 to 63 % of
-    /// the time`.
+    /// `The GPU was busy 41 % of the time apart from start-up (2.00 s)`;
+    /// `The 4 GPUs were busy 41 to 63 % of the time`.
     pub(super) fn sentence(&self) -> String {
         let subject = match (self.gpus.len(), self.ranks) {
             (1, _) => "The GPU was".to_owned(),
@@ -101,8 +101,8 @@ impl BusyTime {
         starts_up.then(|| self.range(|gpu| gpu.start_up_ns as f64, duration))
     }
 
-    /// `41.0 ms of 100 ms from its first to its last kernel`, with the start-up that is left out. Of several GPUs
-    /// without their busy times.
+    /// `41.0 ms of 100 ms from its first to its last kernel`, with the start-up that is left out.
+    /// Of several GPUs without their busy times.
     pub(super) fn note(&self) -> String {
         let steady = self.range(|gpu| gpu.steady_ns() as f64, duration);
         let span = self.span_words();
@@ -139,8 +139,8 @@ pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     (!gpus.is_empty()).then(|| BusyTime { gpus, ranks: timeline.ranks(), unprofiled })
 }
 
-/// What the busy share includes if CUDA graphs were traced without their kernels; `None` without such
-/// graphs.
+/// What the busy share includes if CUDA graphs were traced without their kernels; `None` without
+/// such graphs.
 pub(super) fn graphs_note(profile: &Profile) -> Option<&'static str> {
     let is_there = profile.kernels.iter().any(|kernel| kernel.kernel == WHOLE_GRAPHS);
     is_there.then_some(

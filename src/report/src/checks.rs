@@ -1,5 +1,6 @@
 //! Texts on the sanitizer's checks that several reports share: a cause in one line, the checks that
-//! did not run, and the kernels that were checked, so that `clean` is not read as more than it says.
+//! did not run, and the kernels that were checked, so that `clean` is not read as more than it
+//! says.
 
 use super::kernel_name::KernelLabels;
 use rgpu_model::Profile;
@@ -10,8 +11,8 @@ use rgpu_model::timeline::WHOLE_GRAPHS;
 const TOOLS: [CheckTool; 4] =
     [CheckTool::Memcheck, CheckTool::Racecheck, CheckTool::Initcheck, CheckTool::Synccheck];
 
-/// `Only memcheck ran: racecheck, initcheck and synccheck did not`. `None` if all of them ran, or if
-/// no log names its tool.
+/// `Only memcheck ran: racecheck, initcheck and synccheck did not`. `None` if all of them ran, or
+/// if no log names its tool.
 pub(super) fn not_run(profile: &Profile) -> Option<String> {
     let ran = |tool: &CheckTool| profile.sanitizer.iter().any(|result| result.tool == *tool);
     let (ran, others): (Vec<CheckTool>, Vec<CheckTool>) = TOOLS.into_iter().partition(ran);
@@ -24,8 +25,8 @@ pub(super) fn not_run(profile: &Profile) -> Option<String> {
 /// The maximum number of kernels that a text names.
 const MAX_KERNELS: usize = 4;
 
-/// The kernels that compute-sanitizer checked, from a trace in the same profile: it lists none itself.
-/// `None` without a clean result of it.
+/// The kernels that compute-sanitizer checked, from a trace in the same profile: it lists none
+/// itself. `None` without a clean result of it.
 pub(super) fn covered(profile: &Profile, names: &KernelLabels<'_>) -> Option<String> {
     let is_ours = |result: &SanitizerResult| {
         TOOLS.contains(&result.tool) || result.tool == CheckTool::Sanitizer

@@ -1,8 +1,8 @@
 //! Tables for spreadsheets and scripts in CSV (RFC 4180): kernels, metrics and regions.
 //!
 //! Column heads contain the units, so cells are plain numbers. A text that a spreadsheet would take
-//! for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a carriage return) gets a leading `'`,
-//! because kernel and region names come from the profiled program and are untrusted. No C++ or
+//! for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a carriage return) gets a leading
+//! `'`, because kernel and region names come from the profiled program and are untrusted. No C++ or
 //! Python name begins with these characters.
 
 use std::collections::BTreeMap;

@@ -21,15 +21,16 @@ pub(super) fn kernel(finding: &Finding, names: &KernelLabels<'_>) -> Option<Stri
     finding.kernel.as_deref().filter(|_| single).map(|kernel| names.name(kernel))
 }
 
-/// `up to 1.55 s, 62 % of the time from the first kernel to the last`. GPU time of several GPUs is a sum, and is called so: `50 % of
-/// the GPU time of 4 GPUs`.
+/// `up to 1.55 s, 62 % of the time from the first kernel to the last`. GPU time of several GPUs is
+/// a sum, and is called so: `50 % of the GPU time of 4 GPUs`.
 pub(super) fn worth(finding: &Finding, profile: &Profile) -> Option<String> {
     // What was profiled instead of the work has nothing to give back.
     let stake = finding.stake.as_ref().filter(|_| finding.id != "only_set_up");
     stake.map(|stake| worth_of(stake, profile))
 }
 
-/// The advice of finding `at`. Advice that an earlier finding gives is not said again: `as for finding 3`.
+/// The advice of finding `at`. Advice that an earlier finding gives is not said again:
+/// `as for finding 3`.
 pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
     let hint = &findings[at].hint;
     match findings[..at].iter().position(|earlier| earlier.hint == *hint) {
@@ -73,8 +74,8 @@ pub(super) fn covered(finding: &Finding, names: &KernelLabels<'_>) -> Option<Str
     Some(text)
 }
 
-/// Where idle time is: `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at
-/// 2.25 s of the recording (cuLaunchKernelEx)`.
+/// Where idle time is:
+/// `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at 2.25 s of the recording (cuLaunchKernelEx)`.
 pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) -> String {
     let mut text = duration(place.total_ns as f64);
     match place.gaps {

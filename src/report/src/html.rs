@@ -1,8 +1,8 @@
 //! The HTML report: one self-contained page without network access or frameworks, light and dark.
 //!
 //! Foreign text (kernel names, source lines) is untrusted. It is embedded as JSON with every `<`
-//! escaped, and the script only creates text nodes from it, never markup. The content security policy
-//! allows only this script and this style sheet, by their hashes.
+//! escaped, and the script only creates text nodes from it, never markup. The content security
+//! policy allows only this script and this style sheet, by their hashes.
 
 mod data;
 mod fit;

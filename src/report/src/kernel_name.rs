@@ -2,8 +2,8 @@
 //!
 //! A library's kernel is one template around a functor; the functor is what the user called. The
 //! name is taken from the text alone, since reports give no more. nsys writes `(int)4` and
-//! `[lambda(float) (instance 1)]`, ncu and torch write `4` and `{lambda(float)#1}`; both give the same
-//! name. The full name stays in the profile.
+//! `[lambda(float) (instance 1)]`, ncu and torch write `4` and `{lambda(float)#1}`; both give the
+//! same name. The full name stays in the profile.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -136,7 +136,8 @@ fn short_name(name: &str) -> String {
     cut_middle(&full_short_name(name), MAX_COLUMNS)
 }
 
-/// Short names of a table's rows. Equal ones get what distinguishes them; as a last resort a number.
+/// Short names of a table's rows. Equal ones get what distinguishes them; as a last resort a
+/// number.
 pub(super) fn distinct_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let names: Vec<&str> = names.collect();
     let mut labels: Vec<String> = names.iter().map(|name| short_name(name)).collect();
@@ -211,8 +212,8 @@ fn variants(names: &[&str]) -> Vec<String> {
     words.into_iter().zip(&all).map(suffix).collect()
 }
 
-/// The word that names a variant of a kernel; `Err` with the numbers among its template arguments if
-/// there is none.
+/// The word that names a variant of a kernel; `Err` with the numbers among its template arguments
+/// if there is none.
 fn variant(name: &str) -> Result<String, Vec<String>> {
     let demangled = demangle(name);
     let path = segments(without_return_type(demangled.as_deref().unwrap_or(name)));
@@ -246,7 +247,8 @@ fn elementwise(kernel: &str, args: &[&str]) -> Option<String> {
     let is_pointwise = prefix == "foreach " && args.iter().any(|arg| arg.contains("PointwiseOp"));
     let operator = if is_pointwise { format!("addc{operator}") } else { operator };
     let prefix = if operator.starts_with(prefix) { "" } else { prefix };
-    // The name of a cast has the type of the result alone; the kernel reads the other one at run time.
+    // The name of a cast has the type of the result alone; the kernel reads the other one at run
+    // time.
     let is_cast = operator == "copy" && args.iter().any(|arg| arg.contains("::LoadWithCast<"));
     Some(match element {
         Some(element) if is_cast && !element.contains('→') => format!("cast to {element}"),
@@ -331,8 +333,8 @@ fn operator_words(name: &str) -> String {
     }
 }
 
-/// The element type among template arguments: the first floating-point one, since integers are often
-/// sizes or indices.
+/// The element type among template arguments: the first floating-point one, since integers are
+/// often sizes or indices.
 fn element_of(args: &[&str]) -> Option<&'static str> {
     let known = || args.iter().filter_map(|arg| scalar(arg));
     known()

@@ -1,8 +1,8 @@
 //! Renders profiles. Each report format is one file here and one line in [`REPORTS`].
 //!
-//! Reports are pure functions of a [`ReportInput`]: no network, no GPU, no file. So snapshot tests can
-//! check their output. A report is one or several [`Document`]s; the first one is the main document,
-//! which a terminal shows.
+//! Reports are pure functions of a [`ReportInput`]: no network, no GPU, no file. So snapshot tests
+//! can check their output. A report is one or several [`Document`]s; the first one is the main
+//! document, which a terminal shows.
 
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

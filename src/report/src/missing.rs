@@ -63,7 +63,8 @@ fn subject_names(subject: &str) -> Vec<&str> {
     }
 }
 
-/// The full names in backticks in the texts of these gaps, each with its short form: kernels and metrics.
+/// The full names in backticks in the texts of these gaps, each with its short form: kernels and
+/// metrics.
 pub(super) fn short_forms<'a>(
     gaps: impl Iterator<Item = &'a Gap>,
     names: &KernelLabels<'_>,

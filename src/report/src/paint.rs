@@ -62,8 +62,8 @@ impl Style {
         self.paint_words(text, verdict_color)
     }
 
-    /// The text with the words in the colours that `color_of` gives. A comma or colon after a word is
-    /// not part of it.
+    /// The text with the words in the colours that `color_of` gives. A comma or colon after a word
+    /// is not part of it.
     pub fn paint_words(
         &self,
         text: &str,

@@ -49,8 +49,8 @@ pub(crate) fn memory_text(memory: &MemoryUse) -> String {
     }
 }
 
-/// `net.py(9): forward` without the folders of its file. Code outside of functions has no line: torch
-/// gives its first.
+/// `net.py(9): forward` without the folders of its file. Code outside of functions has no line:
+/// torch gives its first.
 pub(crate) fn short_place(function: &str) -> String {
     let (file, name) = function.split_once('(').unwrap_or((function, ""));
     let file = file.rsplit('/').next().unwrap_or(file);

@@ -80,7 +80,8 @@ pub fn percent(x: f64) -> String {
 }
 
 /// A number with the unit that evidence has: times as [`duration`], shares with three digits, and
-/// counts as [`count_of`] with their unit: `59.7 µs`, `66.4 %`, `12.5 % of the sectors`, `2.21 M cycles`.
+/// counts as [`count_of`] with their unit: `59.7 µs`, `66.4 %`, `12.5 % of the sectors`,
+/// `2.21 M cycles`.
 pub(super) fn measured(value: f64, unit: &str) -> String {
     match unit.strip_prefix('%') {
         Some(of) if value.fract() == 0.0 => format!("{value} %{of}"),

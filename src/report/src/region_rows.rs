@@ -1,5 +1,6 @@
-//! The regions that a table shows: the user's own, with GPU work if any region has some. Ranges that
-//! libraries open and regions without GPU work are one row each; the JSON document lists them all.
+//! The regions that a table shows: the user's own, with GPU work if any region has some. Ranges
+//! that libraries open and regions without GPU work are one row each; the JSON document lists them
+//! all.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -143,9 +144,9 @@ impl Folds<'_> {
     }
 }
 
-/// The GPU time of regions. Times of a region include those of the regions inside it, which are left
-/// out. Regions of several threads are open at once, so a sum of their host times is no time of the
-/// program.
+/// The GPU time of regions. Times of a region include those of the regions inside it, which are
+/// left out. Regions of several threads are open at once, so a sum of their host times is no time
+/// of the program.
 fn sum(label: String, regions: &[&Region]) -> RegionRow {
     let paths: HashSet<&[String]> = regions.iter().map(|region| &region.path[..]).collect();
     let is_inside =

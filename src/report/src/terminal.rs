@@ -1,5 +1,5 @@
-//! The short report for a terminal, made for 80 columns: how fast, what to try, and the numbers behind
-//! it.
+//! The short report for a terminal, made for 80 columns: how fast, what to try, and the numbers
+//! behind it.
 
 use super::blocks::to_text;
 use super::sections::{View, report};

@@ -9,7 +9,8 @@ use comfy_table::{
 use super::blocks::plain;
 use rgpu_model::error::is_line_break;
 
-/// The alignment of a column: texts at the left, numbers at the right, so that their digits line up.
+/// The alignment of a column: texts at the left, numbers at the right, so that their digits line
+/// up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Align {
     Left,
@@ -34,8 +35,8 @@ impl TextTable {
         Self { head: head.split(" | ").map(column).collect(), rows: Vec::new() }
     }
 
-    /// A table with a row for each of `items`: of each column the head, as for [`Self::new`], and what
-    /// its cell says of an item.
+    /// A table with a row for each of `items`: of each column the head, as for [`Self::new`], and
+    /// what its cell says of an item.
     pub fn of<T>(
         items: impl IntoIterator<Item = T>,
         columns: &[(&str, &dyn Fn(&T) -> String)],
@@ -168,8 +169,8 @@ impl TextTable {
         out
     }
 
-    /// Renders in `width` columns: as a table if it fits, else stacked, so that names and paths that
-    /// users copy stay whole. Every line is indented by `indent` blanks.
+    /// Renders in `width` columns: as a table if it fits, else stacked, so that names and paths
+    /// that users copy stay whole. Every line is indented by `indent` blanks.
     pub fn fitted(&self, width: usize, indent: usize) -> String {
         let table = self.plain(usize::from(u16::MAX), indent);
         if fits(&table, width) {
@@ -180,8 +181,8 @@ impl TextTable {
         rows.lines().map(|line| format!("{pad}{line}\n")).collect()
     }
 
-    /// Like [`Self::fitted`], for a last column, named `wrapped_column`, of sentences: they are wrapped if
-    /// the other columns leave at least `least` characters for them.
+    /// Like [`Self::fitted`], for a last column, named `wrapped_column`, of sentences: they are
+    /// wrapped if the other columns leave at least `least` characters for them.
     pub fn fitted_with_words(
         &self,
         width: usize,

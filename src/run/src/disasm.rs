@@ -3,8 +3,8 @@
 //!
 //! [`inputs`] finds the files, [`read_all`] reads them on all cores (`spare_cores`) and writes the
 //! requested files (`ordered_writer`). nvdisasm provides the operands if there is one (`nvdisasm`;
-//! `host_listings` for one on a host). `code` gives a cubin instruction by instruction, for views. A
-//! file that cannot be read is reported in the document; the other files are not affected.
+//! `host_listings` for one on a host). `code` gives a cubin instruction by instruction, for views.
+//! A file that cannot be read is reported in the document; the other files are not affected.
 
 mod code;
 mod diff;

@@ -67,8 +67,9 @@ fn packed(head: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Whether it is a database of nvprof or of the Visual Profiler (`.nvvp`, `.nvprof`): CUPTI's tables
-/// with a `StringTable`, where nsys has `StringIds`. The schema is at the beginning of the file.
+/// Whether it is a database of nvprof or of the Visual Profiler (`.nvvp`, `.nvprof`): CUPTI's
+/// tables with a `StringTable`, where nsys has `StringIds`. The schema is at the beginning of the
+/// file.
 fn is_nvprof(head: &[u8]) -> bool {
     let has = |text: &[u8]| head.windows(text.len()).any(|part| part == text);
     head.starts_with(b"SQLite format 3\0")

@@ -1,5 +1,5 @@
-//! Runs plans on hosts and turns their results into profiles: it joins tools, remotes, the store and
-//! importers.
+//! Runs plans on hosts and turns their results into profiles: it joins tools, remotes, the store
+//! and importers.
 //!
 //! A run consists of one or several plans. The agent judges each rung by cheap checks. This module
 //! imports the artifacts, may refuse a rung without usable results, and then sends the next plan of

@@ -1,8 +1,8 @@
 //! Reads JSON documents that were saved before: profiles, suites, comparisons, records of runs, and
 //! files that the user names.
 //!
-//! They may come with a clone. Small values take a multiple of their text as fields of a document, so
-//! each text is counted before it is read. serde_json bounds the depth.
+//! They may come with a clone. Small values take a multiple of their text as fields of a document,
+//! so each text is counted before it is read. serde_json bounds the depth.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ const MAX_CACHED_BYTES: u64 = 16 << 20;
 /// Reads a document.
 ///
 /// # Errors
-/// The text is no such document, or has more values than a text of its size may have. The error says
-/// at which byte.
+/// The text is no such document, or has more values than a text of its size may have. The error
+/// says at which byte.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     MemoryBudget::for_file(text.len()).take_document(text).map_err(serde_json::Error::custom)?;
     serde_json::from_slice(text)

@@ -1,8 +1,8 @@
 //! Runs commands of rgpu as processes of their own.
 //!
-//! A command belongs to a process group of its own and writes its document and its messages to files,
-//! so it continues when the server that started it ends. Only its own end, or a client that cancels, ends
-//! it.
+//! A command belongs to a process group of its own and writes its document and its messages to
+//! files, so it continues when the server that started it ends. Only its own end, or a client that
+//! cancels, ends it.
 
 #![expect(clippy::disallowed_methods, reason = "a temporary folder of its own")]
 
@@ -124,8 +124,8 @@ pub fn no_document(status: Option<i32>, messages: String) -> Failure {
 /// A command of rgpu, as the process that was started for it. It may have ended.
 #[derive(Clone, Debug)]
 pub struct RunningCommand {
-    /// Only the task that waits for the process sends signals: once it is reaped, another process may
-    /// get its id.
+    /// Only the task that waits for the process sends signals: once it is reaped, another process
+    /// may get its id.
     signals: mpsc::UnboundedSender<Signal>,
     end: watch::Receiver<Option<CommandResult>>,
 }
@@ -180,8 +180,8 @@ impl<T: Send + 'static> Drop for StopOnDrop<T> {
     }
 }
 
-/// The commands that this server has started, by the ids of their runs, or by their command lines if
-/// they make no run.
+/// The commands that this server has started, by the ids of their runs, or by their command lines
+/// if they make no run.
 #[derive(Debug, Default)]
 pub struct CommandRegistry {
     by_name: Mutex<HashMap<String, RunningCommand>>,
@@ -373,8 +373,8 @@ impl CommandLine {
         Ok(RunningCommand { signals, end })
     }
 
-    /// Runs the command to its end, at most for `limit`. It is stopped after that, or if the future is
-    /// dropped.
+    /// Runs the command to its end, at most for `limit`. It is stopped after that, or if the future
+    /// is dropped.
     pub async fn run(self, own: &OwnProgram, limit: Duration) -> Result<CommandResult> {
         self.run_with_permit(own, limit, ()).await
     }

@@ -10,9 +10,9 @@
 //! Each arrow is one row of the table of events, written in one transaction (`change`). There is
 //! one `runner`: it decides which entry starts next (`schedule`) and starts a process per attempt.
 //! That process (`attempt`) marks the entry as running, starts the command, ends its whole process
-//! tree with the agent's own code, and records the end. So a killed runner loses nothing: the next one
-//! finds the running attempts by process id, start time and boot id, and marks those as lost whose
-//! process is gone. `queue.log` has a line for each end (`log_file`).
+//! tree with the agent's own code, and records the end. So a killed runner loses nothing: the next
+//! one finds the running attempts by process id, start time and boot id, and marks those as lost
+//! whose process is gone. `queue.log` has a line for each end (`log_file`).
 //!
 //! The queue for the GPUs of a host, which all its users share, is another thing: the agent's GPU
 //! lock (`remote/agent/src/supervisor/gpu_queue.rs`).
@@ -67,8 +67,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Opens the queue of a project, and creates it if there is none. `own_ids` lists the ids of the
-    /// user's own state databases.
+    /// Opens the queue of a project, and creates it if there is none. `own_ids` lists the ids of
+    /// the user's own state databases.
     pub fn open(project: &Path, own_ids: &Path) -> Result<Self, QueueError> {
         let db = StateDb::open(project, own_ids)?;
         Ok(Self { db, project: project.to_owned(), own_ids: own_ids.to_owned() })
@@ -187,7 +187,8 @@ impl Queue {
         attempt::own_entry_of(self.db.id())
     }
 
-    /// The entries that cannot start before entry `own` ends: they need what it has, or wait for it.
+    /// The entries that cannot start before entry `own` ends: they need what it has, or wait for
+    /// it.
     pub fn entries_blocked_by(&self, own: i64) -> Result<Vec<i64>, QueueError> {
         let entries = self.entries()?;
         let needs =

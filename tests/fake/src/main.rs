@@ -1,10 +1,10 @@
 //! `rgpu-fake`: imitates NVIDIA's tools with recordings of the real ones.
 //!
 //! A *fake host* is a folder with `bin/`, whose entries are links to this program, named like the
-//! tools it imitates. An optional file `mischief` ([`misbehaviour`]) states which of them misbehave,
-//! and how. To rgpu, a remote whose `path` names that `bin/` looks like the H200 on which
-//! `tests/fixtures` was recorded. Where a link is not possible (the runner, which rgpu uploads),
-//! the tool's name is the first argument instead.
+//! tools it imitates. An optional file `mischief` ([`misbehaviour`]) states which of them
+//! misbehave, and how. To rgpu, a remote whose `path` names that `bin/` looks like the H200 on
+//! which `tests/fixtures` was recorded. Where a link is not possible (the runner, which rgpu
+//! uploads), the tool's name is the first argument instead.
 //!
 //! The tools really start the program that they are told to profile and pass on its output and
 //! status. Their own output and reports are recordings of the same kernel. Only [`runner`] invents

@@ -246,7 +246,8 @@ fn correctness(input: &RunnerInput, case: &Case, wrong: bool) -> Correctness {
     Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
 }
 
-/// An input, with the path of its module as the real runner understands it: from the input's folder.
+/// An input, with the path of its module as the real runner understands it: from the input's
+/// folder.
 fn read_input(path: &Path) -> Result<RunnerInput, ImitationError> {
     let mut input: RunnerInput = serde_json::from_slice(&fs::read(path)?)?;
     if let (EntryPoint::Device { module, .. }, Some(folder)) = (&mut input.entry, path.parent()) {

@@ -63,7 +63,8 @@ impl State {
         Self::Forgetting,
     ];
 
-    /// The message that the client waits for. A lie about it takes its place; others come before it.
+    /// The message that the client waits for. A lie about it takes its place; others come before
+    /// it.
     pub(crate) fn awaits(self) -> &'static str {
         match self {
             Self::Greeting => "hello",

@@ -1,6 +1,6 @@
-//! A hostile HTTP server: answers that are false in status, headers, length, encoding and target, to
-//! the first request and to later ones. It plays a worker, an app on Modal and Wafer's service. The
-//! token goes to no other server.
+//! A hostile HTTP server: answers that are false in status, headers, length, encoding and target,
+//! to the first request and to later ones. It plays a worker, an app on Modal and Wafer's service.
+//! The token goes to no other server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Invalid variants of each message, made from its fields. Both directions of the protocol use them.
+//! Invalid variants of each message, made from its fields. Both directions of the protocol use
+//! them.
 
 use rgpu_protocol::frame::{self, FrameKind, MAX_BODY};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! States of the page that few projects have: pages past the end of a list, runs without a report, a
-//! phone.
+//! States of the page that few projects have: pages past the end of a list, runs without a report,
+//! a phone.
 
 use std::fs;
 
@@ -88,7 +88,8 @@ fn the_page_of_a_stopped_fan_out_or_suite_leads_to_its_runs() {
         record.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         fs::write(path, record.to_string()).unwrap();
     };
-    // Neither was there at the end: the fan-out has no common document, and the suite waiting cases.
+    // Neither was there at the end: the fan-out has no common document, and the suite waiting
+    // cases.
     for id in ["both", "night"] {
         fs::remove_file(laptop.project(format!("artifacts/runs/{id}/profile.json"))).unwrap();
     }

@@ -383,7 +383,8 @@ fn what_failed_was_not_timed_or_is_made_up_is_told_as_such() {
     text_with(&mut browser, "/runs?state=errors+found", "3 errors found");
     assert_eq!(browser.value("document.querySelector('td .badge').className"), "badge warn");
 
-    // The time of the reference on the CPU is not the kernel's, and colours of a terminal are no text.
+    // The time of the reference on the CPU is not the kernel's, and colours of a terminal are no
+    // text.
     make_run(laptop, "reference", "vecadd", 8);
     let path = laptop.project("artifacts/runs/reference");
     let mut profile: Value =

@@ -230,8 +230,8 @@ impl Machine {
         self.states() != self.outside
     }
 
-    /// Whether a file of the project, or of what a command made beside it or sent to a host, has text
-    /// from outside.
+    /// Whether a file of the project, or of what a command made beside it or sent to a host, has
+    /// text from outside.
     pub(super) fn has_secret_in_project(&self) -> bool {
         let folders = ["project", "made", "agent"].map(|part| self.laptop.path(part));
         let archive = self.laptop.path("made/run.tar.zst");

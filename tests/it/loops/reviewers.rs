@@ -1,4 +1,5 @@
-//! A reviewer that the loop starts: its prompt, its hint, its time limit, and a kill while it works.
+//! A reviewer that the loop starts: its prompt, its hint, its time limit, and a kill while it
+//! works.
 
 use std::fs;
 

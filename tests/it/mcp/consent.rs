@@ -1,5 +1,5 @@
-//! A host whose key is not known, and a workspace that costs money: the user is asked, where the client
-//! can ask.
+//! A host whose key is not known, and a workspace that costs money: the user is asked, where the
+//! client can ask.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Published clients, the official Python and TypeScript SDKs and the inspector, call every tool. The SDKs
-//! check results against the schemas.
+//! Published clients, the official Python and TypeScript SDKs and the inspector, call every tool.
+//! The SDKs check results against the schemas.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,8 @@ fn python() -> Option<PathBuf> {
     is_there.then_some(python)
 }
 
-/// The folder of a Node project with a package of the protocol; `None` where it cannot be installed.
+/// The folder of a Node project with a package of the protocol; `None` where it cannot be
+/// installed.
 fn node_project(name: &str, package: &str, version: &str) -> Option<PathBuf> {
     let folder = folder(name);
     fs::create_dir_all(&folder).ok()?;

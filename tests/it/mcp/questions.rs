@@ -1,5 +1,5 @@
-//! Questions as users ask them, written from the names of the tools alone: the words of the descriptions
-//! lead to the right tool, by BM25.
+//! Questions as users ask them, written from the names of the tools alone: the words of the
+//! descriptions lead to the right tool, by BM25.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +30,8 @@ fn words(text: &str) -> Vec<String> {
     telling.map(stem).collect()
 }
 
-/// The words about each tool: its name, title and description. What a tool is not for counts for the
-/// tool that is named there.
+/// The words about each tool: its name, title and description. What a tool is not for counts for
+/// the tool that is named there.
 fn documents(tools: &[Value]) -> BTreeMap<String, Vec<String>> {
     let mut documents: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut add = |name: &str, text: &str| {

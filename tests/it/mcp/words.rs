@@ -1,4 +1,5 @@
-//! What an agent cannot start on this machine: it has the tools, and can write files of the project.
+//! What an agent cannot start on this machine: it has the tools, and can write files of the
+//! project.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -59,8 +59,8 @@ fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes).map(next).collect()
 }
 
-/// A job whose server dies in each of its phases, and one that is cancelled: `forgotten` waits until
-/// the server has nothing of an ended job any more. `ran` is where the host's programs write.
+/// A job whose server dies in each of its phases, and one that is cancelled: `forgotten` waits
+/// until the server has nothing of an ended job any more. `ran` is where the host's programs write.
 pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
     spec: &RemoteSpec,
     server: &RestartableServer<'_, S>,

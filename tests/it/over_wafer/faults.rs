@@ -198,7 +198,8 @@ fn a_stream_that_just_stops_is_cut_or_is_lost_costs_nothing_in_any_phase() {
 
 #[test]
 fn a_workspace_whose_container_dies_in_any_phase_is_told_and_runs_nothing_twice() {
-    // How long each command waits for news is a matter of moments: none may end while the program runs.
+    // How long each command waits for news is a matter of moments: none may end while the program
+    // runs.
     assert!((0..3).any(|_| deaths_at_each_command() > 0), "it never died while the program ran");
 }
 

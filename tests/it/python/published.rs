@@ -1,5 +1,5 @@
-//! The package as users get it: a wheel in an empty environment, in a notebook, and under type checkers.
-//! The packages of others come from PyPI.
+//! The package as users get it: a wheel in an empty environment, in a notebook, and under type
+//! checkers. The packages of others come from PyPI.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ const NOTEBOOK_PACKAGES: &[&str] =
 const CHECKER_PACKAGES: &[&str] =
     &["basedpyright==1.40.2", "ipython==9.18.1", "mypy==2.4.1", "pandas==3.1.1"];
 
-/// A Python environment with these packages in cargo's temporary folder. `None`, which is told, where
-/// PyPI is out of reach.
+/// A Python environment with these packages in cargo's temporary folder. `None`, which is told,
+/// where PyPI is out of reach.
 fn environment(name: &str, packages: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let done = folder.join("installed.txt");

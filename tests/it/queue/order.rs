@@ -142,7 +142,10 @@ fn ended_entries_are_removed_with_their_files_but_not_those_that_are_needed() {
     assert!(queue.laptop.project(format!(".rgpu/queue/{two}/1.log")).exists());
     assert_eq!(queue.states().into_keys().collect::<Vec<_>>(), [two, bad, later]);
     queue.run_once();
-    assert_eq!(queue.json("prune --keep 0 --all --yes")["removed"], serde_json::json!([two, bad, later]));
+    assert_eq!(
+        queue.json("prune --keep 0 --all --yes")["removed"],
+        serde_json::json!([two, bad, later])
+    );
     assert_eq!(queue.ends_of(one), ["attempt=1 status=ok"]);
     assert!(queue.add("-- true") > later, "numbers are not used again");
 }

@@ -1,5 +1,6 @@
-//! A program of several ranks, written as nsys writes its export. Each step computes, does something
-//! else if a fault is given, and reduces over all ranks: no rank leaves before the last has come.
+//! A program of several ranks, written as nsys writes its export. Each step computes, does
+//! something else if a fault is given, and reduces over all ranks: no rank leaves before the last
+//! has come.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! A cluster of Slurm on this machine, with one node or several and played GPUs: Debian's slurmctld,
-//! slurmd and munge, with keys, ports and folders of their own. It needs root, as slurmd does.
+//! A cluster of Slurm on this machine, with one node or several and played GPUs: Debian's
+//! slurmctld, slurmd and munge, with keys, ports and folders of their own. It needs root, as slurmd
+//! does.
 //!
 //! A slurmd of Debian takes its node's name from the machine. So each further one has a name of the
 //! machine of its own (`unshare --uts`).

@@ -390,8 +390,8 @@ fn a_job_that_slurm_has_forgotten_is_asked_of_the_accounts_if_there_are_any() {
             fs::read_to_string(log).ok()?.contains("begun").then_some(())
         });
         cluster.write("jobs/1/state", "");
-        // As Slurm ends them: all at once, so that none tells of another's end. The batch script comes
-        // first, so that it removes nothing.
+        // As Slurm ends them: all at once, so that none tells of another's end. The batch script
+        // comes first, so that it removes nothing.
         let kill = |signal: &str, process: &str| {
             std::process::Command::new("kill").args([signal, "--", process]).status().unwrap()
         };

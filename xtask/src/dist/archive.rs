@@ -1,5 +1,5 @@
-//! Packs the tree into a tarball. The same tree gives the same bytes. The checksums of all artifacts
-//! are one list beside them, in the form that `sha256sum --check` reads.
+//! Packs the tree into a tarball. The same tree gives the same bytes. The checksums of all
+//! artifacts are one list beside them, in the form that `sha256sum --check` reads.
 
 use super::{DistError, at};
 use crate::command;

@@ -20,7 +20,8 @@ pub(crate) struct Target {
     pub(super) triple: &'static str,
     /// The name of zig's header folders.
     pub(super) zig: &'static str,
-    /// Platform tags of a wheel for hosts with [`GLIBC`] (PEP 600, and PEP 599 for older installers).
+    /// Platform tags of a wheel for hosts with [`GLIBC`] (PEP 600, and PEP 599 for older
+    /// installers).
     pub(super) wheel_tags: &'static [&'static str],
     limits: Limits,
 }

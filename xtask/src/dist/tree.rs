@@ -1,6 +1,7 @@
 //! Lays out the user's installation: `bin/rgpu`, the files for hosts in `libexec/rgpu/<triple>`,
-//! kernels, documents, shell completions and man pages, each where `rgpu` or the system looks for it.
-//! The tree may be copied over any prefix, and the `libexec` of two architectures over each other.
+//! kernels, documents, shell completions and man pages, each where `rgpu` or the system looks for
+//! it. The tree may be copied over any prefix, and the `libexec` of two architectures over each
+//! other.
 
 use super::links::{self, SHIPPED};
 use super::{Build, CLI, DistError, HOST_FILES, at, copy_files};
@@ -17,8 +18,8 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("fish", "share/fish/vendor_completions.d/rgpu.fish"),
 ];
 
-/// Lays out the CLI of a build with the files for hosts of all `hosts` in `folder`; returns the tree's
-/// folder.
+/// Lays out the CLI of a build with the files for hosts of all `hosts` in `folder`; returns the
+/// tree's folder.
 pub(super) fn lay_out(
     workspace: &Workspace,
     build: &Build,
@@ -50,8 +51,8 @@ pub(super) fn lay_out(
     Ok(tree)
 }
 
-/// A CLI that runs here: that of a build, or, if all are for other architectures, one built from the
-/// same source.
+/// A CLI that runs here: that of a build, or, if all are for other architectures, one built from
+/// the same source.
 fn native_cli(workspace: &Workspace, builds: &[Build]) -> Result<PathBuf, DistError> {
     if let Some(native) = builds.iter().find(|build| build.target.triple == workspace.triple) {
         return Ok(native.folder.join(CLI.1));
@@ -68,8 +69,8 @@ pub(super) fn lay_out_documents(root: &Path, tree: &Path) -> Result<(), DistErro
     Ok(())
 }
 
-/// Copies the file or folder `from` of the repository at `root`, except hidden entries and the output
-/// of runs.
+/// Copies the file or folder `from` of the repository at `root`, except hidden entries and the
+/// output of runs.
 fn copy(root: &Path, from: &Path, to: &Path) -> Result<(), DistError> {
     let path = root.join(from);
     if path.is_dir() {

@@ -1,7 +1,7 @@
 //! Device memory of one tensor, with guard bytes around it that show writes out of bounds.
 //!
-//! Data comes from host memory or another buffer, and goes back to host memory. The copies to and from
-//! the host use the default stream, with which the stream of [`Gpu`] synchronises.
+//! Data comes from host memory or another buffer, and goes back to host memory. The copies to and
+//! from the host use the default stream, with which the stream of [`Gpu`] synchronises.
 
 #![allow(unsafe_code)] // driver calls
 
@@ -37,8 +37,8 @@ impl<'g> Buffer<'g> {
         self.size
     }
 
-    /// Copies bytes into the data, as many as fit. `bytes` may be reused on return; later work on the
-    /// stream sees the data.
+    /// Copies bytes into the data, as many as fit. `bytes` may be reused on return; later work on
+    /// the stream sees the data.
     pub(crate) fn upload(&self, bytes: &[u8]) -> Result<()> {
         self.write(self.guard_bytes, &bytes[..bytes.len().min(self.size)])
     }

@@ -1,5 +1,5 @@
-//! The shared state of GPU jobs: the device, the kernel or host library to run, and a case in device
-//! memory.
+//! The shared state of GPU jobs: the device, the kernel or host library to run, and a case in
+//! device memory.
 
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Driver, ExpectedFailures, Function, Gpu, KernelArgs, Module};

@@ -10,8 +10,8 @@
 //! difference of their times, divided by the number of calls: the kernel, and the step from one
 //! node to the next. That step depends on a state of the GPU that changes seldom: on an H200 each
 //! node took 0.35 µs longer in some sessions than in others, at the same clocks. The subtracted
-//! preparation shows it, so the report has its time and its nodes. Lines that a kernel makes persist
-//! in L2 are not reset, because that call cannot be captured.
+//! preparation shows it, so the report has its time and its nodes. Lines that a kernel makes
+//! persist in L2 are not reset, because that call cannot be captured.
 //!
 //! All of this comes after the last ordinary sample of the last case, and a failure is a gap of the
 //! report: the ordinary times never depend on it.

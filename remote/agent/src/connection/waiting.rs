@@ -1,5 +1,5 @@
-//! Lets a plan wait for its blobs, and starts it when the last one is stored. To wait for the client's
-//! message that all were sent would cost a round trip.
+//! Lets a plan wait for its blobs, and starts it when the last one is stored. To wait for the
+//! client's message that all were sent would cost a round trip.
 //!
 //! Blobs may arrive on other connections, which are other processes, so this polls the blob store.
 //! It copies blobs into the job's inputs as they arrive.

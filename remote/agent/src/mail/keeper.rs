@@ -53,8 +53,8 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
         move || {
             for link in listener.incoming().flatten() {
                 let keeper = keeper.clone();
-                // A disconnected client sends its command again. Without a thread the command fails,
-                // and its client connects once more.
+                // A disconnected client sends its command again. Without a thread the command
+                // fails, and its client connects once more.
                 let answer = move || drop(answer_command(&keeper, link));
                 let _ = std::thread::Builder::new().spawn(answer);
             }
@@ -159,8 +159,8 @@ impl Keeper {
         self.changed.notify_all();
     }
 
-    /// Ends the agent's input, and [`Self::gather`] although its bytes are not fetched. Blocks while
-    /// bytes are written to the agent.
+    /// Ends the agent's input, and [`Self::gather`] although its bytes are not fetched. Blocks
+    /// while bytes are written to the agent.
     pub fn close(&self) {
         lock(&self.output).closed = true;
         self.changed.notify_all();

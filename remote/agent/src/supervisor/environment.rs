@@ -2,10 +2,11 @@
 //! this host, then the plan's variables.
 //!
 //! Steps do not inherit the user's whole environment, because nsys stores every variable in its
-//! reports, which leave the host. For the same reason they do not inherit a variable whose name says
-//! that it holds a secret. Variables that set up communication between GPUs and processes reach every
-//! step: on a host that others share, `NCCL_NVLS_ENABLE=0` must hold. So do those that downloads need
-//! behind a proxy or a certificate authority of one's own, since steps install Python packages.
+//! reports, which leave the host. For the same reason they do not inherit a variable whose name
+//! says that it holds a secret. Variables that set up communication between GPUs and processes
+//! reach every step: on a host that others share, `NCCL_NVLS_ENABLE=0` must hold. So do those that
+//! downloads need behind a proxy or a certificate authority of one's own, since steps install
+//! Python packages.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,7 +85,8 @@ pub(crate) fn inherited() -> Environment {
     variables.filter(is_allowed).collect()
 }
 
-/// Whether a value has a URL with a user or a password, as those of proxies and package indexes may.
+/// Whether a value has a URL with a user or a password, as those of proxies and package indexes
+/// may.
 fn has_credentials(value: &str) -> bool {
     value.split("://").skip(1).any(|rest| {
         let authority = rest.split(['/', '?', '#', ' ', ',']).next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Locks a GPU for a job and checks that no process runs on it, unless the plan allows to share it. If
-//! that check fails, nothing runs.
+//! Locks a GPU for a job and checks that no process runs on it, unless the plan allows to share it.
+//! If that check fails, nothing runs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -140,8 +140,8 @@ impl Supervisor {
             self.emit(EventBody::GpuLocked { uuid: uuid.clone(), index, name })?;
         }
         let lock = GpuLock(held);
-        // The watchdog holds the locks too: if this process is killed, its programs still use the GPU
-        // until the watchdog has ended them.
+        // The watchdog holds the locks too: if this process is killed, its programs still use the
+        // GPU until the watchdog has ended them.
         self.replace_watchdog(lock.files())?;
         if let Err(failure) = gpu_setting::undo_left(self.folder.root(), &lock.uuids()) {
             self.warn("gpu_not_restored", gpu_setting::left_not_restored(&failure))?;
@@ -251,8 +251,8 @@ impl Supervisor {
     }
 }
 
-/// Returns the GPUs that Slurm has granted to the job of Slurm that this process is in, as indices and
-/// UUIDs. A process may see more GPUs than that, and others have been granted those.
+/// Returns the GPUs that Slurm has granted to the job of Slurm that this process is in, as indices
+/// and UUIDs. A process may see more GPUs than that, and others have been granted those.
 fn granted_by_slurm() -> Option<String> {
     std::env::var_os("SLURM_JOB_ID")?;
     std::env::var("CUDA_VISIBLE_DEVICES").ok()

@@ -34,8 +34,8 @@ struct HungProcess {
 }
 
 impl Supervisor {
-    /// Writes the ranks of the program with their stacks to the file of the plan, warns, and returns
-    /// the warning.
+    /// Writes the ranks of the program with their stacks to the file of the plan, warns, and
+    /// returns the warning.
     pub(crate) fn describe_hang(
         &mut self,
         hang: &HangDetection,

@@ -2,8 +2,8 @@
 //!
 //! A rung ends when its program ends. Remaining processes (a tool's daemons, a shell's background
 //! jobs) get SIGTERM, and SIGKILL two seconds later, so that none runs into the next rung. After a
-//! user's Ctrl-C they get SIGINT first. A program that a plan stops gets SIGINT, too, but its tool goes
-//! on.
+//! user's Ctrl-C they get SIGINT first. A program that a plan stops gets SIGINT, too, but its tool
+//! goes on.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -60,7 +60,8 @@ pub(crate) struct ProgramResult {
     pub(crate) timed_out: bool,
     /// Whether the plan's [`Stop`] or [`HangDetection`] ended the program.
     pub(crate) stopped: bool,
-    /// The program's activity when it had printed nothing for too long; `None` if it printed in time.
+    /// The program's activity when it had printed nothing for too long; `None` if it printed in
+    /// time.
     pub(crate) hang: Option<String>,
     /// The number of dropped bytes if it printed more than the step may; `None` if it did not.
     pub(crate) dropped_beyond_limit: Option<u64>,

@@ -1,9 +1,9 @@
-//! The watchdog: a small process beside the supervisor of a job that holds a GPU, or that runs longer
-//! than [`WATCHDOG_AFTER`].
+//! The watchdog: a small process beside the supervisor of a job that holds a GPU, or that runs
+//! longer than [`WATCHDOG_AFTER`].
 //!
 //! A supervisor can be killed (by the out-of-memory killer or an administrator) while no client is
-//! connected to notice. The watchdog waits for the end of a pipe that only the supervisor holds, kills
-//! the job's remaining processes, and writes the terminal event.
+//! connected to notice. The watchdog waits for the end of a pipe that only the supervisor holds,
+//! kills the job's remaining processes, and writes the terminal event.
 
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,7 +19,8 @@ use crate::host_fault::{HostFault, IoContext};
 use crate::job::JobFolder;
 use crate::job_state::{JobState, settle};
 
-/// Shorter jobs that hold no GPU run without a watchdog: starting a process takes a millisecond or two.
+/// Shorter jobs that hold no GPU run without a watchdog: starting a process takes a millisecond or
+/// two.
 pub(crate) const WATCHDOG_AFTER: Duration = Duration::from_millis(500);
 
 /// How long a killed supervisor may take to exit. The kernel frees its memory first.
@@ -34,7 +35,8 @@ pub(crate) struct WatchdogProcess {
 }
 
 impl WatchdogProcess {
-    /// Starts the watchdog of the job in `folder`. The watchdog keeps `files` open as long as it lives.
+    /// Starts the watchdog of the job in `folder`. The watchdog keeps `files` open as long as it
+    /// lives.
     pub(crate) fn start(folder: &Path, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let (watched, alarm) = pipe_with(PipeFlags::CLOEXEC)?;
         // This process has one thread, so no other program can inherit the files meanwhile.

@@ -16,7 +16,8 @@ pub fn untimed(profile: &Profile) -> Option<&'static str> {
     ["cubin", "sanitizer"].into_iter().find(|kind| *kind == mode && profile.timing.is_none())
 }
 
-/// All differences that make two profiles incomparable. A fact that one side lacks is no difference.
+/// All differences that make two profiles incomparable. A fact that one side lacks is no
+/// difference.
 pub fn differences(a: &Profile, b: &Profile) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut compare = |what: &str, a: Option<String>, b: Option<String>| {
@@ -83,7 +84,8 @@ fn driver(profile: &Profile) -> Option<String> {
     profile.gpu.as_ref().and(profile.host.as_ref()?.driver.clone())
 }
 
-/// The tool without the form of its report: nsys reports and their sqlite exports are the same mode.
+/// The tool without the form of its report: nsys reports and their sqlite exports are the same
+/// mode.
 fn mode(profile: &Profile) -> String {
     let mode = profile.run.mode.as_str();
     mode.split('_').next().unwrap_or(mode).to_owned()
@@ -100,8 +102,8 @@ fn harness(profile: &Profile) -> Option<String> {
     profile.timing.as_ref().map(|_| format!("rgpu {}", profile.run.rgpu))
 }
 
-/// The clock that the GPU was locked at, else the clock control from the command line; `None` without
-/// a command line.
+/// The clock that the GPU was locked at, else the clock control from the command line; `None`
+/// without a command line.
 fn clocks(profile: &Profile) -> Option<String> {
     if let Some(mhz) = profile.run.locked_sm_mhz {
         return Some(format!("locked at {mhz} MHz"));
@@ -126,8 +128,8 @@ fn l2(profile: &Profile) -> Option<String> {
     Some(if timing.l2_flushed { "flushed" } else { "warm" }.to_owned())
 }
 
-/// Adds differences in sizes: cases of the same name must have the same sizes, and the profiles must
-/// share at least one case.
+/// Adds differences in sizes: cases of the same name must have the same sizes, and the profiles
+/// must share at least one case.
 fn sizes(a: &Profile, b: &Profile, found: &mut Vec<Difference>) {
     if a.cases.is_empty() || b.cases.is_empty() {
         return;

@@ -1,8 +1,9 @@
 //! Matches the kernels of one side with those of the other.
 //!
 //! Launches with the same name and geometry form one group. Groups are joined by name and geometry
-//! first. The rest is joined by name, so a changed geometry shows as a change. If then each side has
-//! exactly one group left, these two are joined: the new version of a kernel often has a new name.
+//! first. The rest is joined by name, so a changed geometry shows as a change. If then each side
+//! has exactly one group left, these two are joined: the new version of a kernel often has a new
+//! name.
 
 use rgpu_model::comparison::JoinedBy;
 use rgpu_model::comparison::{Geometry, UnmatchedKernel};

@@ -170,10 +170,10 @@ fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
     Some(TimeChange { a, b, speedup, ci95, verdict, source: first.time.source.clone(), rounds })
 }
 
-/// The change of the GPU time of kernels that both sides launched. The time of a kernel is its median
-/// duration, multiplied by the number of launches that both sides have, so a longer recording does
-/// not look slower. There is an interval only if every relevant kernel has one, and if kernels that
-/// only one side has take little time.
+/// The change of the GPU time of kernels that both sides launched. The time of a kernel is its
+/// median duration, multiplied by the number of launches that both sides have, so a longer
+/// recording does not look slower. There is an interval only if every relevant kernel has one, and
+/// if kernels that only one side has take little time.
 fn over_kernels(
     kernels: &[KernelChange],
     joins: &JoinedKernels<'_>,

@@ -4,8 +4,8 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Intervals {
     all: Vec<(i64, i64)>,
-    /// The length of all intervals before each [`STRIDE`]th. A rank may have millions of intervals, so
-    /// not every one has this sum.
+    /// The length of all intervals before each [`STRIDE`]th. A rank may have millions of intervals,
+    /// so not every one has this sum.
     before: Vec<u64>,
     total: u64,
 }

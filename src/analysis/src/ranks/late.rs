@@ -1,11 +1,12 @@
 //! Which rank comes last to collectives, by how much, and what it did meanwhile.
 //!
-//! On a common clock, the last rank is the one that starts last by more than the error of the clock.
-//! Without a common clock it is the one with the shortest call: the others wait inside the collective.
+//! On a common clock, the last rank is the one that starts last by more than the error of the
+//! clock. Without a common clock it is the one with the shortest call: the others wait inside the
+//! collective.
 //!
 //! Its cause is found by comparing it with the other ranks between the end of the group's previous
-//! collective, which all leave together, and its start of this one. A rank whose idle time ends with
-//! the first launch of a kernel starts up, which happens once: that makes it no straggler.
+//! collective, which all leave together, and its start of this one. A rank whose idle time ends
+//! with the first launch of a kernel starts up, which happens once: that makes it no straggler.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -164,8 +165,8 @@ fn waits(joined: &JoinedRanks, matched: &MatchedCollective) -> Vec<u64> {
     starts.iter().zip(&durations).map(wait).collect()
 }
 
-/// The position of the last rank among the calls, and by how much it is later than the median of the
-/// others. `None` if that is too little to tell.
+/// The position of the last rank among the calls, and by how much it is later than the median of
+/// the others. `None` if that is too little to tell.
 fn find_last(
     joined: &JoinedRanks,
     matched: &MatchedCollective,
@@ -202,8 +203,8 @@ struct WindowTimes {
 }
 
 impl WindowTimes {
-    /// The times with the causes that they are for a late rank, in the order in which ties are broken:
-    /// the last one wins.
+    /// The times with the causes that they are for a late rank, in the order in which ties are
+    /// broken: the last one wins.
     fn by_cause(self) -> [(LateCause, u64); 4] {
         [
             (LateCause::Compute, self.compute),

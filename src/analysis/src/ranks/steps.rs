@@ -83,7 +83,8 @@ fn repeated(rank: &RankWork) -> BTreeMap<String, Vec<&HostRange>> {
     all
 }
 
-/// The name with `#` in place of a number at its end, because `ProfilerStep#3` and `step 3` count up.
+/// The name with `#` in place of a number at its end, because `ProfilerStep#3` and `step 3` count
+/// up.
 fn without_number(name: &str) -> String {
     match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
         stem if stem.len() == name.len() || stem.is_empty() => name.to_owned(),

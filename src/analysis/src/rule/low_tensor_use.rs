@@ -39,8 +39,9 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
                 .to_owned(),
         });
     }
-    // Most kernels have no matrix product, so only a busy FMA pipe leads to a finding, and never for
-    // torch's element-wise kernels and reductions, nor for kernels that are made for tensor cores.
+    // Most kernels have no matrix product, so only a busy FMA pipe leads to a finding, and never
+    // for torch's element-wise kernels and reductions, nor for kernels that are made for tensor
+    // cores.
     if matches!(author(&launch.kernel), Author::Torch | Author::Cupy) || is_named_product(launch) {
         return None;
     }

@@ -46,7 +46,8 @@ fn operations(launch: &Launch, suffix: &str) -> Option<f64> {
     counted.reduce(f64::max)
 }
 
-/// Whether a launch computes matrix products on the tensor cores: its name says so, or its counters.
+/// Whether a launch computes matrix products on the tensor cores: its name says so, or its
+/// counters.
 pub(super) fn computes_products(launch: &Launch, limits: &Limits<'_>) -> bool {
     let named = is_named_product(launch);
     let used = limits.threshold(&TENSOR_USED).value;

@@ -42,8 +42,8 @@ const LIMITERS: &[(&str, &str, &str)] = &[
     ("launch__occupancy_limit_barriers", "barriers", "use fewer named barriers"),
 ];
 
-/// The hint for a kernel that uses no shared memory: the driver's 1 KiB per block is then the limit,
-/// because the shared-memory carve-out is small.
+/// The hint for a kernel that uses no shared memory: the driver's 1 KiB per block is then the
+/// limit, because the shared-memory carve-out is small.
 const CARVE_OUT: &str = "prefer more shared memory for the kernel \
      (`cudaFuncAttributePreferredSharedMemoryCarveout`): the driver takes 1 KiB a block";
 
@@ -56,8 +56,8 @@ pub(crate) fn limiter(launch: &Launch) -> Option<(&'static str, &'static str, f6
 }
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
-    // With at most one block per SM, occupancy limits have no effect. Matrix products take few warps
-    // with large tiles by design.
+    // With at most one block per SM, occupancy limits have no effect. Matrix products take few
+    // warps with large tiles by design.
     if leave_sms_empty(launch)
         || matrix_unit(&launch.kernel).is_some()
         || computes_products(launch, limits)

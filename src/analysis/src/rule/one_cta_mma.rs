@@ -1,4 +1,5 @@
-//! Blackwell tensor cores used by single blocks, although two blocks could share operands. Unmeasured.
+//! Blackwell tensor cores used by single blocks, although two blocks could share operands.
+//! Unmeasured.
 
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::concept::{CLUSTER, TCGEN05};

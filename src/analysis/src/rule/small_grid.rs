@@ -61,8 +61,8 @@ fn by_geometry(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let blocks = blocks(launch)?;
     let sms = limits.sms().map(u64::from).filter(|sms| *sms > 0)?;
     let share = blocks as f64 / sms as f64;
-    // The grid of a short kernel hardly counts, unless it multiplies matrices: a CUDA graph has many
-    // such launches, and nothing else to say of them.
+    // The grid of a short kernel hardly counts, unless it multiplies matrices: a CUDA graph has
+    // many such launches, and nothing else to say of them.
     let short = launch.duration_ns.is_some_and(|ns| ns < limits.threshold(&LAUNCH_NS).value)
         && matrix_unit(&launch.kernel).is_none();
     if short || share > most_waves(limits) {

@@ -1,8 +1,8 @@
 //! Uncoalesced global accesses: little of each moved sector is used.
 //!
-//! ncu counts sectors from the addresses of each instruction. If neighbouring instructions use the rest
-//! of a sector soon, L1 absorbs what is excessive. Where the report has the sectors that L1 requested
-//! of L2, only those count.
+//! ncu counts sectors from the addresses of each instruction. If neighbouring instructions use the
+//! rest of a sector soon, L1 absorbs what is excessive. Where the report has the sectors that L1
+//! requested of L2, only those count.
 
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use crate::Thresholds;
 
-    /// Sectors of a recorded launch, all and ideal, misses of its loads and its stores, and how busy L1
-    /// and L2 are.
+    /// Sectors of a recorded launch, all and ideal, misses of its loads and its stores, and how
+    /// busy L1 and L2 are.
     fn concluded(sectors: [f64; 4], l1: f64, l2: f64) -> Option<Conclusion> {
         let ids = [SECTORS, IDEAL, LOAD_MISSES, STORES, L1_THROUGHPUT[0], L2_THROUGHPUT[0]];
         let values = sectors.into_iter().chain([l1, l2]);

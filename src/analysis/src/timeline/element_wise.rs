@@ -16,8 +16,8 @@ use rgpu_model::{Evidence, Finding, Trace};
 struct Sequence<'a> {
     /// Names and nanoseconds of kernels that run for longer than a launch takes.
     kernels: Vec<(&'a str, u64)>,
-    /// Whether one of them computes. Copies and fills alone, such as casts of a model's weights, are not
-    /// fused.
+    /// Whether one of them computes. Copies and fills alone, such as casts of a model's weights,
+    /// are not fused.
     has_arithmetic: bool,
 }
 

@@ -113,7 +113,8 @@ const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the
 /// The hint for a host that is late by [`HOST_WORK_NS`] in the mean: it does work of its own then.
 const HOST_WORK: &str = "do this work of the host ahead of time, on other threads or processes (a data \
      loader with workers, pinned memory, copies with `non_blocking`), or on the GPU";
-/// The hint for a host that is late by less than [`LAUNCHES_NS`] in the mean: its launches take that time.
+/// The hint for a host that is late by less than [`LAUNCHES_NS`] in the mean: its launches take
+/// that time.
 const LAUNCHES: &str = "launch less: capture a step that repeats in a CUDA graph, fuse small kernels, \
      or batch the work; queue several steps before looking at a result (in torch: \
      `torch.compile(mode=\"reduce-overhead\")`, an optimizer with `fused=True`)";
@@ -199,7 +200,8 @@ fn waiting(
         Some(true) => first,
         Some(false) => (all.0.saturating_sub(first.0), all.1.saturating_sub(first.1)),
     };
-    // Copies of start-up, such as those between a compiler's benchmarks, are no part of what repeats.
+    // Copies of start-up, such as those between a compiler's benchmarks, are no part of what
+    // repeats.
     let mostly_start_up = first.0 * 2 > all.0;
     let whole_ns = match idle.first_launch {
         Some(true) => device.span_ns,
@@ -347,8 +349,9 @@ pub(crate) fn steady_ns(device: &DeviceTime, limits: &Limits<'_>) -> u64 {
     }
 }
 
-/// `for 54 % of 2.25 s`; of less than the whole span, `apart from start-up (2.00 s), for 54 % of the other
-/// 250.00 ms`. Start-up is in pieces, so that the rest is no time after it.
+/// `for 54 % of 2.25 s`; of less than the whole span,
+/// `apart from start-up (2.00 s), for 54 % of the other 250.00 ms`. Start-up is in pieces, so that
+/// the rest is no time after it.
 pub(super) fn part_of(share: f64, whole_ns: u64, device: &DeviceTime) -> String {
     let (share, whole) = (percent(share), time(whole_ns));
     match device.span_ns.saturating_sub(whole_ns) {

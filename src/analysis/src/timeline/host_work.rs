@@ -116,8 +116,8 @@ mod tests {
     use crate::{Limits, Thresholds};
     use rgpu_import::torch_trace;
 
-    /// A trace of torch's profiler: twelve steps of 1 ms, each with a kernel of 60 µs. `host` has what the
-    /// loader of each step does, as category, name, start and end in microseconds.
+    /// A trace of torch's profiler: twelve steps of 1 ms, each with a kernel of 60 µs. `host` has
+    /// what the loader of each step does, as category, name, start and end in microseconds.
     fn loaded(host: &[(&str, &str, u64, u64)]) -> Option<HostWork> {
         let event = |cat: &str, name: &str, start: u64, end: u64| {
             format!(

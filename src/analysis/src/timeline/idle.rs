@@ -1,7 +1,7 @@
 //! Splits times without a kernel into parts by cause.
 //!
-//! A gap lies between the end of all kernels so far and the start of the next. Each point in time of
-//! a gap has one cause, the first that applies:
+//! A gap lies between the end of all kernels so far and the start of the next. Each point in time
+//! of a gap has one cause, the first that applies:
 //!
 //! 1. a copy or a fill runs: `copy`
 //! 2. the trace has no call for the next kernel: `unknown`

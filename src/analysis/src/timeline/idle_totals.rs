@@ -12,7 +12,8 @@ use rgpu_model::timeline::{IdleGroup, LongGaps, WaitSum, display_path};
 /// The maximum number of groups listed per GPU.
 const MAX_LISTED_PLACES: usize = 30;
 
-/// The share of a group's time that its long gaps hold at least, and of its gaps that they are at most.
+/// The share of a group's time that its long gaps hold at least, and of its gaps that they are at
+/// most.
 const LONG_GAPS_TIME: f64 = 0.9;
 const MAX_LONG_GAPS: f64 = 0.25;
 

@@ -58,7 +58,8 @@ pub(super) fn union_ns(mut intervals: Vec<(u64, u64)>) -> u64 {
     total
 }
 
-/// Nanoseconds from `start_ns` to `end_ns` that lie in these intervals, which are sorted and disjoint.
+/// Nanoseconds from `start_ns` to `end_ns` that lie in these intervals, which are sorted and
+/// disjoint.
 pub(super) fn overlap_ns(intervals: &[(u64, u64)], (start_ns, end_ns): (u64, u64)) -> u64 {
     let first = intervals.partition_point(|(_, end)| *end <= start_ns);
     let inside = intervals[first..].iter().take_while(|(start, _)| *start < end_ns);

@@ -12,12 +12,12 @@ use rgpu_model::timeline::{DeviceTime, PageableCopies};
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 use rgpu_model::{Evidence, Finding, Trace};
 
-/// Bytes up to which a copy from pageable memory does not wait for its transfer ("API synchronization
-/// behavior" in the manual of CUDA's runtime).
+/// Bytes up to which a copy from pageable memory does not wait for its transfer ("API
+/// synchronization behavior" in the manual of CUDA's runtime).
 const MAX_SMALL_BYTES: u64 = 64 * 1024;
 
-/// Sums of the large copies from and to pageable memory by kind, most time first. Only their time in
-/// `gaps`, which have no kernel, counts: a kernel hides the rest.
+/// Sums of the large copies from and to pageable memory by kind, most time first. Only their time
+/// in `gaps`, which have no kernel, counts: a kernel hides the rest.
 pub(super) fn sums(
     trace: &Trace,
     parts: &[Vec<&TraceWork>],
@@ -142,8 +142,8 @@ mod tests {
 
     const NAMES: [&str; 5] = ["gemm", "HtoD", "DtoH", "cudaLaunchKernel", "cudaMemcpyAsync"];
 
-    /// Fifteen steps of 1 ms with a kernel of 100 µs. In each, a copy of this kind begins 150 µs after the
-    /// kernel and 50 µs after its call, and takes as long as given.
+    /// Fifteen steps of 1 ms with a kernel of 100 µs. In each, a copy of this kind begins 150 µs
+    /// after the kernel and 50 µs after its call, and takes as long as given.
     fn steps(copy: u32, bytes: u64, pageable: Option<bool>, copy_us: u64) -> Trace {
         let mut trace = Trace { names: NAMES.map(str::to_owned).to_vec(), ..Trace::default() };
         let work = |kind, name, start_ns, us: u64, call| TraceWork {

@@ -11,8 +11,8 @@ use rgpu_model::{Evidence, Finding, Stage};
 /// profiler when the GPU computes for as long. Those of which too little remains are left out: the
 /// profiler caused them.
 ///
-/// A host that runs ahead of the GPU ends a step before the GPU does. Then nothing remains, and that
-/// is right: the GPU does not wait.
+/// A host that runs ahead of the GPU ends a step before the GPU does. Then nothing remains, and
+/// that is right: the GPU does not wait.
 pub(super) fn limit(
     mut findings: Vec<Finding>,
     timeline: &Timeline,

@@ -2,18 +2,20 @@
 //!
 //! A gap is start-up if one of these holds:
 //!
-//! 1. The first launch of a kernel ends it, unless the recording has an optimizer's steps, which our
-//!    hook of torch records from the second one on.
-//! 2. One of XLA's autotuning kernels ends it, or a launch of Triton's benchmarks begins or ends it.
-//! 3. The launching thread loads or compiles code in it, or compilers' NVTX ranges cover half of it:
-//!    another kernel may have the same name. Before one kernel this happens a few times at most,
-//!    else it repeats.
-//! 4. The launching thread allocates memory for half of it, which an allocator with a cache does until
-//!    it has enough: before one kernel a few times at most, or only in the first half of the gaps.
+//! 1. The first launch of a kernel ends it, unless the recording has an optimizer's steps, which
+//!    our hook of torch records from the second one on.
+//! 2. One of XLA's autotuning kernels ends it, or a launch of Triton's benchmarks begins or ends
+//!    it.
+//! 3. The launching thread loads or compiles code in it, or compilers' NVTX ranges cover half of
+//!    it: another kernel may have the same name. Before one kernel this happens a few times at
+//!    most, else it repeats.
+//! 4. The launching thread allocates memory for half of it, which an allocator with a cache does
+//!    until it has enough: before one kernel a few times at most, or only in the first half of the
+//!    gaps.
 //! 5. The first of many replays of CUDA graphs ends it, or comes after it: what a graph replays is
 //!    launched for warm-up and captured before.
-//! 6. It is by far longer than all other gaps before that kernel that are no start-up, and some kernel
-//!    has yet to be launched first.
+//! 6. It is by far longer than all other gaps before that kernel that are no start-up, and some
+//!    kernel has yet to be launched first.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -208,7 +208,8 @@ fn region(path: &[&str], parent: Option<u32>) -> TraceRegion {
     TraceRegion { path, parent, start_end: false }
 }
 
-/// A program of torch.compile copies between the benchmarks of its start-up, and next to nothing after it.
+/// A program of torch.compile copies between the benchmarks of its start-up, and next to nothing
+/// after it.
 #[test]
 fn copies_of_start_up_are_not_held_against_the_time_after_it() {
     let copied = |first_ns: u64, all_ns: u64| {
@@ -289,8 +290,8 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
     assert!(!found[1].hint.contains("CUDA graph;") && found[1].hint.contains("already"));
 }
 
-/// Kernels on one GPU by name, start and length in µs, each launched 1 µs before its start, with other
-/// calls of the same thread by name and start.
+/// Kernels on one GPU by name, start and length in µs, each launched 1 µs before its start, with
+/// other calls of the same thread by name and start.
 fn kernels(work: &[(&str, u64, u64)], other_calls: &[(&str, u64)]) -> Trace {
     let mut trace = Trace::default();
     let mut name = |name: &str| {
@@ -386,8 +387,8 @@ fn a_long_gap_that_stands_alone_before_the_last_first_launch_is_start_up() {
     assert_eq!(ids(&found(&kernels(&work, &[]))), ["gpu_waits_for_host"]);
 }
 
-/// The cuBLAS program: cuBLAS allocates its workspace 9 ms after its library was loaded, which is by far
-/// longer than what else comes before that kernel.
+/// The cuBLAS program: cuBLAS allocates its workspace 9 ms after its library was loaded, which is
+/// by far longer than what else comes before that kernel.
 #[test]
 fn start_up_that_is_known_does_not_hide_a_long_gap_that_stands_alone() {
     let work =

@@ -32,7 +32,8 @@ const FRAME_LINES: usize = 2;
 pub(super) fn draw_hosts(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut ViewState) {
     let width = usize::from(area.width).saturating_sub(FRAME_LINES);
     let (hosts, runs) = (host_lines(data, width), run_lines(data, width));
-    // If both parts fit, both are shown whole. Else each gets half, and the rest that the other leaves.
+    // If both parts fit, both are shown whole. Else each gets half, and the rest that the other
+    // leaves.
     let (height, wanted) = (usize::from(area.height), runs.len().max(1) + FRAME_LINES);
     let host_height = (hosts.len() + FRAME_LINES).min(height - wanted.min(height / 2));
     let parts = [Constraint::Length(host_height as u16), Constraint::Min(0)];
@@ -79,8 +80,8 @@ fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{plural}")
 }
 
-/// Draws lines of which the first is the header, from the one that the user scrolled to. Returns how
-/// far they can be scrolled.
+/// Draws lines of which the first is the header, from the one that the user scrolled to. Returns
+/// how far they can be scrolled.
 fn draw_lines(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -97,8 +98,8 @@ fn draw_lines(
     end
 }
 
-/// A table as lines, the header first. Each row has a colour; its further lines, which are indented,
-/// have it too.
+/// A table as lines, the header first. Each row has a colour; its further lines, which are
+/// indented, have it too.
 fn table_lines(table: &TextTable, width: usize, colors: &[Color]) -> Vec<Line<'static>> {
     let text = table.plain(width, 0);
     let mut lines = text.lines().map(|line| cut_end(line, width));

@@ -24,8 +24,8 @@ fn is_pe(head: &[u8]) -> bool {
     head.starts_with(b"MZ") && signature == Some(*b"PE\0\0")
 }
 
-/// An object file has no magic: the machine is x86-64, ARM64 or x86, there are sections and symbols,
-/// and there is no optional header.
+/// An object file has no magic: the machine is x86-64, ARM64 or x86, there are sections and
+/// symbols, and there is no optional header.
 fn is_coff(head: &[u8]) -> bool {
     let machine = matches!(head, [0x64, 0x86 | 0xaa, ..] | [0x4c, 0x01, ..]);
     let sections = number(head, 2).map(u16::from_le_bytes);

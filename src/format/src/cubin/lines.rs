@@ -5,10 +5,11 @@
 //!
 //! - Each function's sequence begins at address 0; a relocation of `.rela.debug_line` (type 2, 64
 //!   bits) names its symbol.
-//! - Extended opcode 0x90 marks the rows from here on as inlined. Its operands are the number of the
-//!   row they were inlined at (uleb128, from 1 within the sequence; 0: not inlined) and the offset of
-//!   the function's name in `.debug_str` (uleb128), relative to a base in the last four bytes of the
-//!   header, if it has any after its lists. Of several rows at one address the last is the innermost.
+//! - Extended opcode 0x90 marks the rows from here on as inlined. Its operands are the number of
+//!   the row they were inlined at (uleb128, from 1 within the sequence; 0: not inlined) and the
+//!   offset of the function's name in `.debug_str` (uleb128), relative to a base in the last four
+//!   bytes of the header, if it has any after its lists. Of several rows at one address the last is
+//!   the innermost.
 //!
 //! Source: cubins of ptxas 13.0 and 13.5, compared with `nvdisasm -gi` and `-gp` line by line.
 

@@ -1,10 +1,10 @@
 //! Reads the notes that name the compiler of a cubin and its command line.
 //!
 //! `.note.nv.tkinfo` (type 2000): u32 version, then u32 offsets of NUL-ended strings (object, tool,
-//! release, build, command line), relative to the first byte behind the offsets. The version is 2 in
-//! 13.5; 12.9 has the toolkit (129) in its place.
-//! `.note.nv.cuinfo` (type 1000): u16 version 2, u16 virtual SM, u32 toolkit (135 is 13.5). 12.9 calls
-//! it `.note.nv.cuver`, version 1, without a toolkit.
+//! release, build, command line), relative to the first byte behind the offsets. The version is 2
+//! in 13.5; 12.9 has the toolkit (129) in its place.
+//! `.note.nv.cuinfo` (type 1000): u16 version 2, u16 virtual SM, u32 toolkit (135 is 13.5). 12.9
+//! calls it `.note.nv.cuver`, version 1, without a toolkit.
 
 /// The compiler's identification in `.note.nv.tkinfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! instructions of each launch, with what ncu counted for them.
 //!
 //! Each launch has a table of its own: a row with its kernel's name, a header, and one row an
-//! instruction. ncu leaves out columns that have no value in the whole table. Pages of `--print-source
-//! cuda` or `cuda,sass` begin with `File Path` and are not read.
+//! instruction. ncu leaves out columns that have no value in the whole table. Pages of
+//! `--print-source cuda` or `cuda,sass` begin with `File Path` and are not read.
 
 use super::NcuCsvError;
 use super::launch::CellValue;
@@ -46,8 +46,8 @@ pub struct SourceRow {
 const KERNEL: &str = "Kernel Name";
 const ADDRESS: &str = "Address";
 
-/// Memory of a launch, of an instruction, and of one of its cells, in bytes, with all that a profile
-/// makes of them.
+/// Memory of a launch, of an instruction, and of one of its cells, in bytes, with all that a
+/// profile makes of them.
 const LAUNCH_BYTES: usize = 3 << 10;
 const ROW_BYTES: usize = 1 << 10;
 const CELL_BYTES: usize = 96;

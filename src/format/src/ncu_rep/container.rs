@@ -83,7 +83,8 @@ fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// Refuses more bytes than the caller's limit, and more than `bound` allows for the compressed size.
+/// Refuses more bytes than the caller's limit, and more than `bound` allows for the compressed
+/// size.
 fn within(bound: TooLarge, bytes: u64, max_size: u64) -> Result<(), Error> {
     if bytes > max_size {
         return Err(Error::TooLarge { max: max_size });

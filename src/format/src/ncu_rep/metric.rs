@@ -43,8 +43,8 @@ pub(super) struct MetricPosition {
 }
 
 impl MetricPosition {
-    /// Walks over a metric of `result` once per file, and notes all problems of it and its instances.
-    /// `None` if its name is not in the table.
+    /// Walks over a metric of `result` once per file, and notes all problems of it and its
+    /// instances. `None` if its name is not in the table.
     pub(super) fn find(
         result: Message<'_>,
         message: Message<'_>,

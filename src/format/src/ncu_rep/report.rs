@@ -112,8 +112,8 @@ impl<'a> NcuReport<'a> {
             match ResultKind::from_entry(entry.kind) {
                 Some(kind) => {
                     let result = NcuResult::read(kind, message, self.strings(), notes);
-                    // A file may have a result in every 20 bytes, so the list takes what it needs: a
-                    // copy, since a list that is cut shorter leaves holes.
+                    // A file may have a result in every 20 bytes, so the list takes what it needs:
+                    // a copy, since a list that is cut shorter leaves holes.
                     Vec::from(result.check(notes).as_slice())
                 }
                 None => {

@@ -94,8 +94,8 @@ impl<'a> Section<'a> {
         items.filter_map(|item| RooflineChart::from_item(item, &mut Notes::default())).collect()
     }
 
-    /// The section's roofline charts that apply to a GPU. `compute_capability` is ten times major plus
-    /// minor.
+    /// The section's roofline charts that apply to a GPU. `compute_capability` is ten times major
+    /// plus minor.
     pub fn rooflines_for(&self, compute_capability: u64) -> Vec<RooflineChart> {
         let items = children(self.message, 5).flat_map(|body| children(body, 1));
         items.filter_map(|item| RooflineChart::from_item_for(item, compute_capability)).collect()

@@ -102,8 +102,8 @@ impl NsysSqlite {
         unread
     }
 
-    /// The number of rows of a table, whichever columns it has. `None` if there is no such table, or
-    /// it has more rows than the file has room for: then some are in it only once.
+    /// The number of rows of a table, whichever columns it has. `None` if there is no such table,
+    /// or it has more rows than the file has room for: then some are in it only once.
     pub fn rows_of(&self, table: &str) -> Option<u64> {
         let stored = self.stored(table)?;
         // A plain `count(*)` is one operation for SQLite, which nothing can interrupt.
@@ -114,8 +114,8 @@ impl NsysSqlite {
     }
 
     /// Reads each large table on at most this many threads, for callers that read several files at
-    /// once. Without it, there are as many as suit this machine. With one, the caller's thread reads
-    /// itself, which takes less time in total.
+    /// once. Without it, there are as many as suit this machine. With one, the caller's thread
+    /// reads itself, which takes less time in total.
     #[must_use]
     pub fn with_readers(self, most: usize) -> NsysSqlite {
         NsysSqlite { readers: self.readers.min(most), ..self }
@@ -378,9 +378,9 @@ const BASE_OPERATIONS: u64 = 1 << 20;
 const OPERATIONS_PER_CHECK: u32 = 1 << 12;
 
 /// Opens a further connection to a file of `bytes` bytes, which changes nothing and trusts nothing.
-/// In a damaged file the parts of a table may lead back to earlier ones, so that reading would never
-/// end. So a connection interrupts its statements after more operations than a sound file needs, and
-/// takes no text longer than the file.
+/// In a damaged file the parts of a table may lead back to earlier ones, so that reading would
+/// never end. So a connection interrupts its statements after more operations than a sound file
+/// needs, and takes no text longer than the file.
 pub(super) fn connect(uri: &str, bytes: u64) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI

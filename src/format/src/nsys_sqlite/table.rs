@@ -76,8 +76,8 @@ pub(super) fn stream(
     }
 }
 
-/// The statement that selects `columns` of a table in file order. `table` has our name of it and its
-/// name in the file. A column that the table lacks
+/// The statement that selects `columns` of a table in file order. `table` has our name of it and
+/// its name in the file. A column that the table lacks
 /// reads as `None`.
 pub(super) fn select(
     connection: &Connection,

@@ -1,7 +1,7 @@
 //! The key `rgpu` of a trace: what rgpu's own hook in a Python program adds to it.
 //!
-//! `harness/templates/torch_hook/sitecustomize.py` writes it. A field that is missing or has another
-//! type counts as absent.
+//! `harness/templates/torch_hook/sitecustomize.py` writes it. A field that is missing or has
+//! another type counts as absent.
 
 use std::collections::BTreeMap;
 

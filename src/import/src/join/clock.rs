@@ -1,9 +1,9 @@
 //! Brings the times of several reports to one clock.
 //!
-//! All ranks leave a synchronising collective at about the same time. So the ends of a matched call are
-//! the same moment on two clocks. The offset is the median of the differences between the ends. The
-//! drift is the median of the slopes between pairs of points (the Theil-Sen estimator). The residual
-//! is the error that remains: events closer than that have no known order.
+//! All ranks leave a synchronising collective at about the same time. So the ends of a matched call
+//! are the same moment on two clocks. The offset is the median of the differences between the ends.
+//! The drift is the median of the slopes between pairs of points (the Theil-Sen estimator). The
+//! residual is the error that remains: events closer than that have no known order.
 
 use std::collections::BTreeSet;
 
@@ -41,8 +41,8 @@ impl ReportClock {
     }
 }
 
-/// Converts all times to one clock that begins at 0. Returns the source of that clock, and the clock of
-/// each report.
+/// Converts all times to one clock that begins at 0. Returns the source of that clock, and the
+/// clock of each report.
 pub(super) fn align(
     joined: &mut JoinedRanks,
     reports: &[ReportRanks],
@@ -92,7 +92,8 @@ fn fit_all(
     let shared = SharedCollectives::new(joined, reports);
     let mut open: Vec<usize> = (0..reports.len()).filter(|at| !reports[*at].is_empty()).collect();
     let mut is_known = vec![false; reports.len()];
-    // Whether a fitted report takes part in each collective, and how many of these each report shares.
+    // Whether a fitted report takes part in each collective, and how many of these each report
+    // shares.
     let mut is_joined = vec![false; joined.collectives.len()];
     let mut points_of = vec![0_usize; reports.len()];
     let mut next = 0;

@@ -46,8 +46,8 @@ impl<'c> HotSpotBuilder<'c> {
         from: &str,
     ) -> Option<LaunchSpots> {
         let references = result.source_references();
-        // Addresses, each with its place in `found`. All metrics have them in the same order, so the next
-        // one is mostly the one after the last.
+        // Addresses, each with its place in `found`. All metrics have them in the same order, so
+        // the next one is mostly the one after the last.
         let mut order: Vec<(u64, Option<usize>)> = Vec::new();
         let mut at: HashMap<u64, usize> = HashMap::new();
         let mut found: Vec<InstructionSpot> = Vec::new();

@@ -18,8 +18,8 @@ pub(super) struct AbsentMetrics {
     pub(super) no_value: BTreeSet<String>,
 }
 
-/// The units of the metrics read so far. Most launches of a report have the same metrics in the same
-/// order, so the next one is mostly the one after the last.
+/// The units of the metrics read so far. Most launches of a report have the same metrics in the
+/// same order, so the next one is mostly the one after the last.
 #[derive(Debug, Default)]
 pub(super) struct KnownUnits {
     /// Names with their units, in the order of the first launch.
@@ -48,8 +48,8 @@ impl KnownUnits {
     }
 }
 
-/// The order by name of the last launch's metrics. Most launches of a report have the same metrics in
-/// the same order, so that they are not sorted again.
+/// The order by name of the last launch's metrics. Most launches of a report have the same metrics
+/// in the same order, so that they are not sorted again.
 #[derive(Debug, Default)]
 pub(super) struct KnownOrder {
     /// The numbers of the names, in the order of the report.
@@ -108,8 +108,8 @@ impl AbsentMetrics {
     }
 }
 
-/// All scalars by name, for a summary as numbers alone. For a name that occurs twice the first value
-/// is used, as on ncu's own pages.
+/// All scalars by name, for a summary as numbers alone. For a name that occurs twice the first
+/// value is used, as on ncu's own pages.
 pub(super) fn import(
     listed: &[ncu_rep::Metric<'_>],
     from: &str,
@@ -157,8 +157,8 @@ pub(super) fn import(
     known.order.sort(names, metrics)
 }
 
-/// Whether a metric is a curve of ncu's occupancy calculator, a share for each block size or number of
-/// registers. Its scalar is their sum, thousands of percent.
+/// Whether a metric is a curve of ncu's occupancy calculator, a share for each block size or number
+/// of registers. Its scalar is their sum, thousands of percent.
 fn is_sum_of_shares(name: &str) -> bool {
     name.starts_with("derived__pct_occupancy_per_")
 }

@@ -21,8 +21,8 @@ use rgpu_model::{Launch, Region};
 /// only other thread that has, which is inferred: autograd's thread launches the kernels of a
 /// backward pass that another thread began.
 ///
-/// NCCL's own ranges hold only NCCL's kernels: ncu 2025.3 shows `ncclCommInitRankConfig` as open for
-/// the rest of the program. What threads of XLA have open is their own work.
+/// NCCL's own ranges hold only NCCL's kernels: ncu 2025.3 shows `ncclCommInitRankConfig` as open
+/// for the rest of the program. What threads of XLA have open is their own work.
 pub(super) fn path(state: &NvtxState, thread: Option<u64>, kernel: &str) -> LaunchPath {
     let is_of = |stack: &NvtxStack, domain: &str| state.domain_name(stack.domain) == Some(domain);
     let is_foreign = |stack: &&NvtxStack| is_of(stack, NCCL_DOMAIN) && !kernel.contains("nccl");
@@ -49,8 +49,8 @@ pub(super) struct LaunchPath {
     pub(super) is_inferred: bool,
 }
 
-/// Removes inferred regions of threads that open ranges themselves elsewhere in the report, other than
-/// around collectives, as the import of timelines does.
+/// Removes inferred regions of threads that open ranges themselves elsewhere in the report, other
+/// than around collectives, as the import of timelines does.
 pub(super) fn keep_own_regions(report: &NcuReport<'_>, launches: &mut [Launch]) {
     if launches.iter().all(|launch| !launch.region_inferred) {
         return;

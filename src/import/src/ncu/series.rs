@@ -1,6 +1,6 @@
 //! Metrics that ncu's PM sampler recorded while a launch ran: one value every few hundred
-//! nanoseconds, with the GPU's time in nanoseconds as its key. Most have no value for the launch as a
-//! whole.
+//! nanoseconds, with the GPU's time in nanoseconds as its key. Most have no value for the launch as
+//! a whole.
 
 use rgpu_format::ncu_rep::{Metric, MetricValue, NcuResult};
 

@@ -2,8 +2,8 @@
 //!
 //! GPU rows and API calls are in nearly the same order in the file, so the next id is mostly close
 //! to the last one. A sorted list with a cursor is therefore several times faster than a hash table
-//! and uses a third of the memory. There may be ten million pieces, so only what sums and ranks need
-//! is stored: 48 bytes for each.
+//! and uses a third of the memory. There may be ten million pieces, so only what sums and ranks
+//! need is stored: 48 bytes for each.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -3,9 +3,9 @@
 //! A process that did work on a GPU is a rank. Reports do not tell its number, so ranks of one
 //! report are numbered by GPU, then by process id, as `torchrun` starts them.
 //!
-//! NCCL puts a range of its domain `NCCL` around each call. Its payload has the communicator and the
-//! size of the message, which nsys's export has as JSON. Without it, the streams of NCCL's kernels
-//! tell process groups apart: torch has one for each.
+//! NCCL puts a range of its domain `NCCL` around each call. Its payload has the communicator and
+//! the size of the message, which nsys's export has as JSON. Without it, the streams of NCCL's
+//! kernels tell process groups apart: torch has one for each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -72,8 +72,8 @@ fn is_nccl(name: &str) -> bool {
     name.trim_start_matches("void ").starts_with("nccl")
 }
 
-/// The ranks of a trace with their processes: all processes with work on a GPU, if there are several
-/// or `is_rank`. `known` are the collectives that the tool tells of.
+/// The ranks of a trace with their processes: all processes with work on a GPU, if there are
+/// several or `is_rank`. `known` are the collectives that the tool tells of.
 pub(super) fn read(
     trace: &Trace,
     placed: &AttributedWork,

@@ -31,8 +31,8 @@ pub(super) struct RegionChanges {
     has_own_ranges: bool,
 }
 
-/// Prefixes of the ranges that NCCL and torch open around collectives, on whichever thread starts them.
-/// In a backward pass with DistributedDataParallel or FSDP it is autograd's.
+/// Prefixes of the ranges that NCCL and torch open around collectives, on whichever thread starts
+/// them. In a backward pass with DistributedDataParallel or FSDP it is autograd's.
 const COLLECTIVE_RANGES: &[&str] = &["NCCL@", "nccl:", "FSDP::", "FullyShardedDataParallel."];
 
 /// Whether a range, as a part of a path, is around a collective.
@@ -80,7 +80,8 @@ pub(crate) struct InnermostLookup<'t> {
     lanes: &'t ThreadChanges,
     last: Option<((u64, u64), Option<&'t RegionChanges>)>,
     finger: usize,
-    /// Threads with ranges of their own by process, each with the last position. Made when first needed.
+    /// Threads with ranges of their own by process, each with the last position. Made when first
+    /// needed.
     of_process: HashMap<u64, Vec<(&'t RegionChanges, usize)>>,
 }
 
@@ -90,8 +91,8 @@ impl<'t> InnermostLookup<'t> {
     }
 
     /// The innermost range around a call of a thread. A thread that opens no range at all, or only
-    /// ranges around collectives, works for another one, as autograd's does: its calls lie in the range
-    /// of the only other thread of the process that has one open.
+    /// ranges around collectives, works for another one, as autograd's does: its calls lie in the
+    /// range of the only other thread of the process that has one open.
     pub(crate) fn around(&mut self, process: u64, thread: u64, at_ns: i64) -> Option<RangeAround> {
         let lane = (process, thread);
         let changes = match self.last {
@@ -190,8 +191,8 @@ mod tests {
         assert_eq!(InnermostLookup::new(&lanes).around(8, 3, 15), None, "another process");
     }
 
-    /// DistributedDataParallel: autograd's thread starts collectives between the kernels of a backward
-    /// pass, and torch opens a range around each.
+    /// DistributedDataParallel: autograd's thread starts collectives between the kernels of a
+    /// backward pass, and torch opens a range around each.
     #[test]
     fn a_thread_with_ranges_around_collectives_alone_works_for_another_thread() {
         let open = |node| Some(OpenRange { node, range: node });

@@ -1,6 +1,7 @@
 //! Floating-point operations of matrix products, from the shapes of their inputs.
 
-/// Operators that multiply matrices themselves, and the place of the first factor among their inputs.
+/// Operators that multiply matrices themselves, and the place of the first factor among their
+/// inputs.
 const PRODUCTS: &[(&str, usize)] = &[
     ("aten::mm", 0),
     ("aten::bmm", 0),

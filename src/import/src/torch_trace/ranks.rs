@@ -8,7 +8,8 @@ use crate::nsys::ranks::CollectiveFacts;
 use rgpu_model::rank_work::RankWork;
 use rgpu_model::ranks::CollectiveOperation;
 
-/// Adds the facts of a trace about its process. Its times become those since 1970, if it says when it began.
+/// Adds the facts of a trace about its process. Its times become those since 1970, if it says when
+/// it began.
 pub(super) fn add_rank_location(rank: &mut RankWork, trace: &TorchTrace) {
     let info = trace.distributed.unwrap_or_default();
     rank.location.rank = info.rank.unwrap_or(rank.location.rank);

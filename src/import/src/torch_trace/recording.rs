@@ -28,7 +28,8 @@ pub(super) fn model(recording: &Recording) -> Option<ModelInfo> {
 
 /// The stages among the regions: steps of an optimizer and calls of a model, by name. Steps follow
 /// each other, so that the host's time is theirs. A call of a model returns before the GPU has done
-/// its work, so that its time is the GPU's. `plain_step_ns` is the time of a step without the profiler.
+/// its work, so that its time is the GPU's. `plain_step_ns` is the time of a step without the
+/// profiler.
 pub(super) fn stages(
     recording: &Recording,
     plain_step_ns: Option<u64>,

@@ -95,7 +95,8 @@ fn steps_of_a_training_are_stages_and_its_operators_know_their_functions() {
     assert!(imported.regions.iter().any(|r| r.display().ends_with("Optimizer.step#SGD.step")));
 }
 
-/// DistributedDataParallel: autograd's thread starts collectives, and torch opens a range around each.
+/// DistributedDataParallel: autograd's thread starts collectives, and torch opens a range around
+/// each.
 #[test]
 fn a_backward_pass_with_collectives_counts_for_its_step() {
     let imported = imported_from("hook", "ddp");
@@ -159,16 +160,16 @@ fn operations(events: &[String]) -> (u64, Option<f64>) {
     (product.calls, product.flops)
 }
 
-/// torch.autocast: the product of FP32 matrices calls itself with BF16 ones. A training of GPT-2 had 1.24
-/// PFLOP/s of 989 TFLOP/s.
+/// torch.autocast: the product of FP32 matrices calls itself with BF16 ones. A training of GPT-2
+/// had 1.24 PFLOP/s of 989 TFLOP/s.
 #[test]
 fn a_product_inside_itself_is_computed_once() {
     let events = [product(1, 9), product(3, 8), launched(4), product(11, 15), launched(12)];
     assert_eq!(operations(&events), (3, Some(96.0)), "two products of 48 operations");
 }
 
-/// torch.compile calls products with tensors that have no data: a compiled block had 1.02 PFLOP/s of
-/// 989 TFLOP/s.
+/// torch.compile calls products with tensors that have no data: a compiled block had 1.02 PFLOP/s
+/// of 989 TFLOP/s.
 #[test]
 fn a_product_without_a_kernel_has_computed_nothing() {
     let traced = [product(1, 5), product(11, 15), launched(12)];

@@ -43,8 +43,8 @@ pub struct StoreCandidate {
     pub efficiency: f64,
     /// Store instructions of all warps.
     pub requests: i64,
-    /// Whether threads hold what `tcgen05.ld.32x32b` gives the 128 threads of a warpgroup, one row of 128
-    /// each. Otherwise the values go through shared memory first.
+    /// Whether threads hold what `tcgen05.ld.32x32b` gives the 128 threads of a warpgroup, one row
+    /// of 128 each. Otherwise the values go through shared memory first.
     pub direct: bool,
 }
 
@@ -102,8 +102,8 @@ impl StoreTile {
     }
 }
 
-/// All arrangements of the threads over the tile, those with the least traffic first: by sectors, then
-/// by store instructions, then direct ones before those through shared memory.
+/// All arrangements of the threads over the tile, those with the least traffic first: by sectors,
+/// then by store instructions, then direct ones before those through shared memory.
 ///
 /// # Errors
 /// If a number is out of range, or nothing fits.

@@ -13,7 +13,8 @@ pub enum Language {
     Python,
 }
 
-/// Source code of a function `rgpu_block_tile` that maps a block to its group, tile and origin in C.
+/// Source code of a function `rgpu_block_tile` that maps a block to its group, tile and origin in
+/// C.
 pub fn emit(grid: &Grid, language: Language) -> String {
     match language {
         Language::Cuda => cpp(grid, "__device__ __constant__ const", "__device__ inline"),

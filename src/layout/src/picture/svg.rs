@@ -1,4 +1,5 @@
-//! Pictures as SVG. The style sheet is inside, for light and dark; each cell has its note as a title.
+//! Pictures as SVG. The style sheet is inside, for light and dark; each cell has its note as a
+//! title.
 
 use std::fmt::Write;
 

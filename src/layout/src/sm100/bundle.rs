@@ -22,9 +22,9 @@ pub struct ProblemShape {
     pub l: i64,
 }
 
-/// The layouts of one CTA with scales of 16 elements: operands and scales in shared and tensor memory,
-/// and the epilogue by loads of `load_columns`. With a shape, also the scales in global memory and the
-/// tile of C.
+/// The layouts of one CTA with scales of 16 elements: operands and scales in shared and tensor
+/// memory, and the epilogue by loads of `load_columns`. With a shape, also the scales in global
+/// memory and the tile of C.
 ///
 /// # Errors
 /// If the layout of this tile is not known, or the shape is none.

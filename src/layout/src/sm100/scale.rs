@@ -59,8 +59,8 @@ pub struct ScaleProof {
 }
 
 impl ScaleTensor {
-    /// Scales of `rows` by `k` elements, `batches` times, one for each `vector` elements of a row: 16
-    /// in NVFP4 (UE4M3), 32 in MXFP4 (UE8M0).
+    /// Scales of `rows` by `k` elements, `batches` times, one for each `vector` elements of a row:
+    /// 16 in NVFP4 (UE4M3), 32 in MXFP4 (UE8M0).
     ///
     /// # Errors
     /// If an extent is below 1, the vector is another one, or the bytes do not fit.

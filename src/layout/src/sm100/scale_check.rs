@@ -15,7 +15,8 @@ pub enum ScaleLayoutError {
     NotSwizzled,
     /// The scales are in plain column-major order.
     Transposed,
-    /// The blocks are right, and rows follow one another inside: the interleave of 32 rows is missing.
+    /// The blocks are right, and rows follow one another inside: the interleave of 32 rows is
+    /// missing.
     RowsNotInterleaved,
     /// The four scales of a row and the four groups of 32 rows are exchanged.
     ScalesAndGroupsExchanged,
@@ -88,11 +89,11 @@ pub struct BufferCheck {
     pub first_wrong: Option<WrongScale>,
     /// Mistakes that explain every scale of a wrong buffer; more than one if the values repeat.
     pub mistakes: Vec<ScaleLayoutError>,
-    /// Whether a wrong buffer has every value at least as often as the plain scales: then they are all
-    /// there, in another order.
+    /// Whether a wrong buffer has every value at least as often as the plain scales: then they are
+    /// all there, in another order.
     pub permutation: bool,
-    /// The layout from (row, k, batch) to the bytes at which a wrong buffer has every scale, if no known
-    /// mistake explains it and such a layout was found.
+    /// The layout from (row, k, batch) to the bytes at which a wrong buffer has every scale, if no
+    /// known mistake explains it and such a layout was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found_layout: Option<Layout>,
 }
@@ -116,8 +117,9 @@ pub enum BufferError {
     },
 }
 
-/// Compares a buffer in blocked order with plain scales (`[batch][row][k / vector]`, one byte each).
-/// `other` are the plain scales of the other operand, to find out whether the buffer holds them.
+/// Compares a buffer in blocked order with plain scales (`[batch][row][k / vector]`, one byte
+/// each). `other` are the plain scales of the other operand, to find out whether the buffer holds
+/// them.
 ///
 /// # Errors
 /// If the plain buffer does not have one byte for each scale.

@@ -1,5 +1,6 @@
-//! Finds the order that the scales of a wrong buffer are in, if it is one of digits: the rows, the scales
-//! of a row and the batches, each in powers of two and blocks, one after another in any order.
+//! Finds the order that the scales of a wrong buffer are in, if it is one of digits: the rows, the
+//! scales of a row and the batches, each in powers of two and blocks, one after another in any
+//! order.
 
 use super::scale::{BLOCK_ROWS, BLOCK_SCALES, ScaleTensor};
 use crate::coalesce::coalesce_by_mode;
@@ -17,8 +18,8 @@ pub(super) fn is_permutation(buffer: &[u8], plain: &[u8]) -> bool {
     counts.iter().all(|count| *count >= 0)
 }
 
-/// The layout from (row, k, batch) to bytes at which the buffer has every scale. `None` if no order of
-/// digits is right, or the search takes too long.
+/// The layout from (row, k, batch) to bytes at which the buffer has every scale. `None` if no order
+/// of digits is right, or the search takes too long.
 pub(super) fn order(tensor: ScaleTensor, buffer: &[u8], plain: &[u8]) -> Option<Layout> {
     let bits =
         |axis, bits: u32| (0..bits).map(move |bit| Digit { axis, extent: 2, step: 1 << bit });

@@ -94,8 +94,8 @@ impl MmaTile {
         Ok(Self { m, n, k, pair, vector })
     }
 
-    /// Refuses the tile of a pair with M of 128. Its accumulator has 64 rows in each CTA, and how it
-    /// lies in tensor memory is not known here.
+    /// Refuses the tile of a pair with M of 128. Its accumulator has 64 rows in each CTA, and how
+    /// it lies in tensor memory is not known here.
     ///
     /// # Errors
     /// [`TileError::Layout`].

@@ -86,7 +86,8 @@ fn expected(grid: &Grid) -> String {
 }
 
 fn output(command: &mut Command) -> Option<String> {
-    // A machine without this compiler or interpreter cannot run the snippet; that of the CI has both.
+    // A machine without this compiler or interpreter cannot run the snippet; that of the CI has
+    // both.
     let output = match command.output() {
         Err(_) if std::env::var_os("CI").is_none() => return None,
         output => output.unwrap(),

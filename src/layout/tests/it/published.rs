@@ -1,5 +1,5 @@
-//! The inputs of pycute's published tests (CUTLASS, `test/python/pycute`, BSD-3-Clause) as data. The
-//! post-conditions are ours, which are stronger: the whole of `B`, and the result proved.
+//! The inputs of pycute's published tests (CUTLASS, `test/python/pycute`, BSD-3-Clause) as data.
+//! The post-conditions are ours, which are stronger: the whole of `B`, and the result proved.
 
 use rgpu_layout::{Condition, Limits, complement, compose, left_inverse, right_inverse};
 

@@ -351,7 +351,8 @@ fn the_epilogue_partition_is_that_of_the_dsl() {
         assert_eq!(tile.accumulator.to_string(), accumulator);
         assert_eq!(tile.output.to_string(), output);
     }
-    // CuTe DSL 4.4.0 of `kind::f16`: 64 rows of one CTA, of a pair with M of 128, and of one with 256.
+    // CuTe DSL 4.4.0 of `kind::f16`: 64 rows of one CTA, of a pair with M of 128, and of one with
+    // 256.
     for (rows, n, pair, load, accumulator, output) in [
         (
             64,

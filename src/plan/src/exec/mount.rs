@@ -81,8 +81,8 @@ impl Mount {
         Ok(Self { from, to, link, looks_inner })
     }
 
-    /// Whether a link leads from what looks like a part of `cwd` to somewhere else. A cloned project
-    /// may contain such a link.
+    /// Whether a link leads from what looks like a part of `cwd` to somewhere else. A cloned
+    /// project may contain such a link.
     pub fn leads_out_of(&self, cwd: &Path) -> bool {
         self.looks_inner && fs::canonicalize(cwd).is_ok_and(|cwd| !self.from.starts_with(cwd))
     }

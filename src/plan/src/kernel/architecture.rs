@@ -1,7 +1,7 @@
 //! GPU architectures: the one table of those that NVIDIA's compilers support.
 //!
-//! Source: `--gpu-architecture` of nvcc 8.0 to 13.5. Which of them a given compiler still accepts is
-//! that compiler's own word.
+//! Source: `--gpu-architecture` of nvcc 8.0 to 13.5. Which of them a given compiler still accepts
+//! is that compiler's own word.
 
 use rgpu_model::error::{Exit, Failure, Result};
 

@@ -102,8 +102,8 @@ pub struct ModeInfo {
     pub flags: &'static [FlagGroup],
     /// Whether it can only run kernels, no programs.
     pub needs_kernel: bool,
-    /// Whether a host without a GPU is an error: the result is a verdict on the kernel, and what the
-    /// CPU computes is none.
+    /// Whether a host without a GPU is an error: the result is a verdict on the kernel, and what
+    /// the CPU computes is none.
     pub is_verdict: bool,
     /// Whether `rgpu doctor` tries it.
     pub in_doctor: bool,

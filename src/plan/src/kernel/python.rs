@@ -128,8 +128,8 @@ pub fn imports(text: &str) -> Vec<Import> {
     found
 }
 
-/// The simple statements of a Python source, without comments and without the text of strings. Lines
-/// that continue in brackets or after a backslash are joined.
+/// The simple statements of a Python source, without comments and without the text of strings.
+/// Lines that continue in brackets or after a backslash are joined.
 fn statements(text: &str) -> Vec<String> {
     let mut statements = Vec::new();
     let mut statement = String::new();

@@ -33,9 +33,9 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`KernelError::Unreadable`] for a source that cannot be read; a missing include is left to
-    /// the compiler. [`KernelError::OutsideProject`] for a file, data files included, outside of the
-    /// kernel's own repository or project. [`KernelError::Private`] for a private file outside of
-    /// the kernel's own folder.
+    /// the compiler. [`KernelError::OutsideProject`] for a file, data files included, outside of
+    /// the kernel's own repository or project. [`KernelError::Private`] for a private file outside
+    /// of the kernel's own folder.
     pub fn sources(&self, kernel_folders: &KernelFolders) -> Result<SourceTree, KernelError> {
         let own_files = OwnFiles::find(&self.folder, kernel_folders);
         for (_, data) in self.data_files() {

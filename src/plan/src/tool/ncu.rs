@@ -96,8 +96,8 @@ pub(super) fn is_range(replay: Option<&str>) -> bool {
 }
 
 /// Excludes the kernels that wait for other ranks, by the names that NCCL, NVSHMEM, PyTorch's
-/// symmetric memory, vLLM and TensorRT-LLM give them. On one rank, the replay of such a kernel would
-/// wait for ever.
+/// symmetric memory, vLLM and TensorRT-LLM give them. On one rank, the replay of such a kernel
+/// would wait for ever.
 pub const WAITING_KERNELS: &str = "regex:nccl|nvshmem|multimem|cross_device_reduce|_shot_|\
     [Aa]ll_?[Rr]educe|[Aa]ll_?[Gg]ather|[Rr]educe_?[Ss]catter|[Aa]ll_?[Tt]o_?[Aa]ll";
 
@@ -116,8 +116,8 @@ pub(super) fn filtered(request: &Request) -> bool {
 /// Environment variables of a program under ncu, unless the user sets them.
 ///
 /// Before each replay pass, ncu restores the memory that a kernel may write. It copies whole
-/// allocations to the host, and JAX reserves three quarters of the GPU's memory in one allocation: on
-/// an H200, three launches took longer than two minutes.
+/// allocations to the host, and JAX reserves three quarters of the GPU's memory in one allocation:
+/// on an H200, three launches took longer than two minutes.
 pub(super) const PROGRAM_ENV: [(&str, &str); 1] = [("XLA_PYTHON_CLIENT_PREALLOCATE", "false")];
 
 /// The data that a rung collects.

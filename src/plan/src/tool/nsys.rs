@@ -189,8 +189,8 @@ fn check_window(request: &Request) -> Result<(), PlanError> {
     }
 }
 
-/// Whether the kernels inside CUDA graphs are traced one by one, which slows graphs down: only where
-/// kernels are chosen, since nsys has no names of those in a graph that is traced as a whole.
+/// Whether the kernels inside CUDA graphs are traced one by one, which slows graphs down: only
+/// where kernels are chosen, since nsys has no names of those in a graph that is traced as a whole.
 fn traces_graph_nodes(request: &Request, version: &str) -> bool {
     let year = version.split('.').next().and_then(|year| year.parse::<u32>().ok());
     request.part == PlanPart::FirstPass(FirstPass::Kernels)

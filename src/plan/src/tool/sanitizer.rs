@@ -80,8 +80,8 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
 }
 
 /// Its command line without the program. The text stays on standard output, between the program's
-/// own lines, because the summary is searched for there; the records also go to a file. Of ranks, each
-/// has its own files, and the text goes to one of them: launchers mix the output of all ranks.
+/// own lines, because the summary is searched for there; the records also go to a file. Of ranks,
+/// each has its own files, and the text goes to one of them: launchers mix the output of all ranks.
 pub(super) fn command_line(
     request: &Request,
     sanitizer: &str,

@@ -1,5 +1,5 @@
-//! DeepSeek V3 and R1: multi-head latent attention (MLA), shared and routed experts, dense layers at
-//! the start. The layer for multi-token prediction (MTP) is left out.
+//! DeepSeek V3 and R1: multi-head latent attention (MLA), shared and routed experts, dense layers
+//! at the start. The layer for multi-token prediction (MTP) is left out.
 
 use super::{Architecture, AttentionShape, ConfigError, Fields, Layer, MlpShape, Model};
 

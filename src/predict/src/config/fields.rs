@@ -1,5 +1,5 @@
-//! Typed access to the fields of a config. A field that was neither read nor listed as ignored is an
-//! error.
+//! Typed access to the fields of a config. A field that was neither read nor listed as ignored is
+//! an error.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
 //! A hardware file from a datasheet and what `rgpu doctor` found on a host.
 //!
 //! The datasheet has the peaks, bandwidths and links, which no host tells. The host tells the
-//! architecture and the memory that a program really gets, and whether the datasheet is of this GPU.
+//! architecture and the memory that a program really gets, and whether the datasheet is of this
+//! GPU.
 
 use serde::Deserialize;
 

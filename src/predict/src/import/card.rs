@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::ImportError;
 use crate::Dtype;
 
-/// The facts of a model card about the model (`rgpu.model-card/1`). What it does not state is absent,
-/// and is in `missing`.
+/// The facts of a model card about the model (`rgpu.model-card/1`). What it does not state is
+/// absent, and is in `missing`.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ModelCard {

@@ -322,8 +322,8 @@ impl LayerVisitor<'_> {
         StepOperation::Kernel(kernel.time(self.context))
     }
 
-    /// The rotation of queries and keys and the write of keys and values into the cache: one kernel,
-    /// or, where nothing shares a kernel, many. The widths are those of one token.
+    /// The rotation of queries and keys and the write of keys and values into the cache: one
+    /// kernel, or, where nothing shares a kernel, many. The widths are those of one token.
     fn rotation(
         &self,
         [queries, keys, values]: [f64; 3],

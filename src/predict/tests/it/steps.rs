@@ -1,6 +1,6 @@
 //! Steps of transformers' LlamaForCausalLM and kernels of torch 2.11 on an H200
-//! (`tests/gpu/decoder_times.py` and `kernel_times.py` on 2026-11-27): models are predicted from the
-//! steps of other models.
+//! (`tests/gpu/decoder_times.py` and `kernel_times.py` on 2026-11-27): models are predicted from
+//! the steps of other models.
 
 use rgpu_predict::Calibration;
 use rgpu_predict::calibration::KernelFit;

@@ -1,5 +1,5 @@
-//! Messages over one stream to an agent: the hellos, requests and answers, and the bytes that follow
-//! the messages that announce them. Keeps no state about jobs.
+//! Messages over one stream to an agent: the hellos, requests and answers, and the bytes that
+//! follow the messages that announce them. Keeps no state about jobs.
 
 use std::sync::Arc;
 use std::time::Duration;

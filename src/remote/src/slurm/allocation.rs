@@ -180,8 +180,8 @@ impl Allocation {
         }
     }
 
-    /// The end of the job if Slurm is ending it or has ended it: it was cancelled, reached its limit or
-    /// the like. `None`: it goes on, or has ended by itself.
+    /// The end of the job if Slurm is ending it or has ended it: it was cancelled, reached its
+    /// limit or the like. `None`: it goes on, or has ended by itself.
     pub(super) async fn forced_end(
         &self,
         login: &mut LoginNode,

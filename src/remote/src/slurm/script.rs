@@ -4,10 +4,11 @@
 use super::login::{Argv, argv};
 use super::settings::Settings;
 
-/// Submits a job: `$1` is the job's folder, `$2` the batch script, the rest `sbatch` and its options.
+/// Submits a job: `$1` is the job's folder, `$2` the batch script, the rest `sbatch` and its
+/// options.
 ///
-/// The folder is made first. Whoever comes second, after a cut link, finds it and submits nothing: it
-/// prints the job's number, if the first one came so far.
+/// The folder is made first. Whoever comes second, after a cut link, finds it and submits nothing:
+/// it prints the job's number, if the first one came so far.
 const SUBMIT: &str = r#"umask 077; d=$1; s=$2; shift 2
 mkdir -p "${d%/*}" || exit 18
 find "${d%/*}" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + 2>/dev/null
@@ -20,8 +21,8 @@ else e=$?; rm -rf "$d"; exit $e; fi
 /// The exit status of [`SUBMIT`] if the job's folder is there.
 pub(super) const SUBMITTED_BEFORE: i32 = 17;
 
-/// The batch script. A compute node may see new files of a shared folder late. A job that was queued
-/// again must not run: its run has ended for the client.
+/// The batch script. A compute node may see new files of a shared folder late. A job that was
+/// queued again must not run: its run has ended for the client.
 const BATCH: &str = r#"#!/bin/sh
 # Holds this node for rgpu, which runs on the user's own machine. It ends by itself once nothing
 # uses it. `scancel` ends it too.

@@ -1,6 +1,6 @@
-//! The login of Wafer's own program: `WAFER_AUTH_TOKEN`, or else `~/.wafer/credentials.json`. A token
-//! is not sent in the last half minute before it expires, nor if its expiry cannot be read. A token
-//! from the file is then renewed, and the file is rewritten for rgpu and Wafer's program.
+//! The login of Wafer's own program: `WAFER_AUTH_TOKEN`, or else `~/.wafer/credentials.json`. A
+//! token is not sent in the last half minute before it expires, nor if its expiry cannot be read. A
+//! token from the file is then renewed, and the file is rewritten for rgpu and Wafer's program.
 
 #![expect(clippy::disallowed_methods, reason = "the user's token, in rgpu's data folder")]
 

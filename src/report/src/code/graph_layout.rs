@@ -4,8 +4,8 @@
 //! Boxes are in the order of their addresses, so an edge to a later box is a forward edge. A box's
 //! row is the length of the longest path to it along forward edges. The order within rows reduces
 //! crossings (barycentres, a few sweeps), then each box moves towards the boxes it has edges with.
-//! An edge over several rows gets a position in each row between. Back edges and very long edges run
-//! in lanes on the right. The cost is linear in boxes and edges, so a kernel with thousands of
+//! An edge over several rows gets a position in each row between. Back edges and very long edges
+//! run in lanes on the right. The cost is linear in boxes and edges, so a kernel with thousands of
 //! blocks is laid out quickly.
 
 /// The size of a box in pixels.

@@ -8,9 +8,9 @@ use rgpu_model::code::{CodeImage, CodeKernel, LifeRange};
 /// How many of the longest live ranges are named at most.
 const MAX_LONGEST: usize = 5;
 
-/// A map for every kernel with a row per instruction and a column per general register: `^` where it
-/// is written, `v` where it is read, `x` for both, `:` where it is only live, `.` where it is not
-/// live. `>` marks the rows with the most live registers. `None` if liveness is unknown.
+/// A map for every kernel with a row per instruction and a column per general register: `^` where
+/// it is written, `v` where it is read, `x` for both, `:` where it is only live, `.` where it is
+/// not live. `>` marks the rows with the most live registers. `None` if liveness is unknown.
 pub fn live(image: &CodeImage) -> Option<String> {
     let known = image.kernels.iter().filter(|k| k.instructions.iter().any(|i| i.live.is_some()));
     let kernels: Vec<String> = known.map(|kernel| kernel_text(kernel, &image.arch)).collect();

@@ -16,8 +16,8 @@ const SCRIPT: &str = include_str!("page.js");
 const END: &str =
     "document.documentElement.dataset.ready = (performance.now() - began).toFixed(0);\n";
 
-/// The maximum size of the page's data in bytes. The page draws one kernel at a time, but the browser
-/// parses all data.
+/// The maximum size of the page's data in bytes. The page draws one kernel at a time, but the
+/// browser parses all data.
 const MAX_DATA_BYTES: usize = 32_000_000;
 
 /// Renders the page; `title` is the window title.
@@ -152,8 +152,8 @@ fn source(image: &CodeImage, kernel: &CodeKernel, file: &str) -> Value {
     json!({ "name": name, "from": read_from, "lines": lines.into_iter().collect::<Vec<_>>() })
 }
 
-/// The kernel's part of the PTX: the number of its first line, the lines, and whether they are linked
-/// with the SASS. If the cubin contains no PTX, PTX of the same file is used.
+/// The kernel's part of the PTX: the number of its first line, the lines, and whether they are
+/// linked with the SASS. If the cubin contains no PTX, PTX of the same file is used.
 fn ptx<'c>(
     code: &'c CodeDocument,
     image: &'c CodeImage,

@@ -1,5 +1,5 @@
-//! Texts of a comparison that the terminal and the Markdown rendering share: one number, name or note
-//! each, and the table of ranks.
+//! Texts of a comparison that the terminal and the Markdown rendering share: one number, name or
+//! note each, and the table of ranks.
 
 use crate::quantity::{bytes, digits, duration, per_second, percent};
 use crate::{KernelNames, TextTable};

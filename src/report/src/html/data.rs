@@ -368,8 +368,8 @@ fn by_importance<'a>(launches: &'a [Launch], first: Option<&'a Launch>) -> Vec<&
     order
 }
 
-/// Hot spots of the first launches of `order`, with the heaviest instructions and lines of each, and
-/// the launches whose hot spots are left out.
+/// Hot spots of the first launches of `order`, with the heaviest instructions and lines of each,
+/// and the launches whose hot spots are left out.
 fn spots(
     subject: &ReportInput<'_>,
     order: &[&Launch],

@@ -21,7 +21,8 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// The maximum number of tracks for one list. Further crossing slices are cut to fit the last track.
+/// The maximum number of tracks for one list. Further crossing slices are cut to fit the last
+/// track.
 const MAX_LANES: usize = 64;
 
 /// The slices in lists that each nest, sorted by start, outer slices first.

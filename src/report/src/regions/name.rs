@@ -1,8 +1,8 @@
 //! Converts region names to folder names that are valid on any file system.
 //!
-//! Letters, digits, `.`, `_`, `-`, `@` and `=` stay; `::` becomes `__`, anything else `_`. Names that
-//! would collide (`A::A1` and `A__A1`, or `a` and `A` on file systems that ignore case) get the start
-//! of their sha256 appended.
+//! Letters, digits, `.`, `_`, `-`, `@` and `=` stay; `::` becomes `__`, anything else `_`. Names
+//! that would collide (`A::A1` and `A__A1`, or `a` and `A` on file systems that ignore case) get
+//! the start of their sha256 appended.
 
 use std::collections::{HashMap, HashSet};
 

@@ -16,8 +16,8 @@ const MAX_FINDINGS: usize = 5;
 /// The maximum number of idle gaps that are shown for a finding.
 const MAX_GAPS_PER_FINDING: usize = 3;
 
-/// Adds the verdict of each kernel that takes most GPU time. A terminal leaves it out if there is only
-/// one kernel.
+/// Adds the verdict of each kernel that takes most GPU time. A terminal leaves it out if there is
+/// only one kernel.
 pub(super) fn add_kernel_verdicts(out: &mut Blocks, view: &View<'_>) {
     let verdicts = &view.profile.kernel_verdicts;
     if verdicts.is_empty() || (view.profile.kernels.len() < 2 && !view.is_whole) {

@@ -92,8 +92,8 @@ fn roofline_text(launch: &Launch) -> Option<String> {
     ))
 }
 
-/// Writes a field that launches of one kernel mostly share: one text for each of its grids, and each
-/// text once, with the kernel's name if there are several texts.
+/// Writes a field that launches of one kernel mostly share: one text for each of its grids, and
+/// each text once, with the kernel's name if there are several texts.
 fn distinct_field(
     out: &mut Blocks,
     view: &View<'_>,

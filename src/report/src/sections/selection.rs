@@ -79,8 +79,8 @@ fn covered_text(profile: &Profile, selection: &Selection) -> Option<String> {
     Some(format!("{percent:.1} % of the GPU time{cost}"))
 }
 
-/// `36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any choice of launches takes`. A
-/// program that rgpu stopped (`is_stopped`) would have taken longer.
+/// `36.0 s under ncu: 12.0 s in 9 profiled launches, and 24.0 s that any choice of launches takes`.
+/// A program that rgpu stopped (`is_stopped`) would have taken longer.
 fn ncu_time_text(time: &NcuTime, is_stopped: bool) -> String {
     let runs = match time.runs {
         0 | 1 => String::new(),

@@ -10,8 +10,8 @@ use crate::quantity::{bytes, duration};
 use crate::region_rows;
 use rgpu_model::Profile;
 
-/// Adds a timeline's kernels, summed by name, and its copies. A terminal shows launches with counters
-/// in their place.
+/// Adds a timeline's kernels, summed by name, and its copies. A terminal shows launches with
+/// counters in their place.
 pub(super) fn add_kernels(out: &mut Blocks, view: &View<'_>) {
     let profile = view.profile;
     if profile.launches.iter().any(|l| !l.metrics.is_empty()) && !view.is_whole {

@@ -1,5 +1,5 @@
-//! `junit.xml`: a test for each case, as CI systems read it. A case fails if it failed, and if it is
-//! slower than expected. One that no GPU ran is skipped.
+//! `junit.xml`: a test for each case, as CI systems read it. A case fails if it failed, and if it
+//! is slower than expected. One that no GPU ran is skipped.
 
 use std::time::Duration;
 

@@ -28,7 +28,8 @@ for(const row of rows){row.hidden=!(row.textContent.toLowerCase().includes(word)
 for(const point of points)point.style.display=shown.has(point.dataset.point)?'':'none';};\
 text.addEventListener('input',apply);state.addEventListener('change',apply);})();";
 
-/// Renders the page of a suite of a project. `history` is what is known of the cases' earlier times.
+/// Renders the page of a suite of a project. `history` is what is known of the cases' earlier
+/// times.
 pub fn html(run: &SuiteRun, history: &History, project: &Path) -> String {
     let project = escape(&project_name(project));
     let mut body = format!("<h1>{}</h1>\n<p>{project} · {}", escape(&run.id), escape(&counts(run)));

@@ -1,5 +1,5 @@
-//! What the rows of a suite's times tell of their pair: each the speedup of its own size, and one more
-//! the mean of several sizes.
+//! What the rows of a suite's times tell of their pair: each the speedup of its own size, and one
+//! more the mean of several sizes.
 
 use rgpu_model::comparison::TimeVerdict;
 use rgpu_model::suite::{PairResult, SuiteRow, SuiteTime};

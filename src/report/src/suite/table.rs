@@ -166,7 +166,8 @@ fn missing_notes(run: &SuiteRun) -> Vec<(String, String, usize)> {
     notes
 }
 
-/// The tools that gave a row no results, in a few words: `no ncu (counters_refused)`; empty if none.
+/// The tools that gave a row no results, in a few words: `no ncu (counters_refused)`; empty if
+/// none.
 pub(super) fn missing_text(row: &SuiteRow) -> String {
     let text = |missing: &MissingTool| match missing.code.as_str() {
         "" => format!("no {}", missing.tool),
@@ -289,8 +290,8 @@ fn compared_times(
     table.without_empty_columns()
 }
 
-/// The reasons of a comparison's verdicts, each once below the time or the number of times that have
-/// it.
+/// The reasons of a comparison's verdicts, each once below the time or the number of times that
+/// have it.
 fn compared_reasons(comparison: &SuiteComparison, style: &Style) -> String {
     let mut reasons: Vec<(String, Vec<&ComparedRow>)> = Vec::new();
     for row in comparison.rows.iter().filter(|row| !row.judgement.why.is_empty()) {
@@ -312,8 +313,8 @@ fn compared_reasons(comparison: &SuiteComparison, style: &Style) -> String {
     out
 }
 
-/// Renders a comparison of suites. Where the rows do not fit the terminal, sizes and sides follow the
-/// names, and the axes that all cases of a target share stand above the table; if that is not
+/// Renders a comparison of suites. Where the rows do not fit the terminal, sizes and sides follow
+/// the names, and the axes that all cases of a target share stand above the table; if that is not
 /// enough, the reasons stand below it.
 pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
     let verdicts = [

@@ -1,5 +1,5 @@
-//! The output of a command, up to a limit: its beginning and its end go to a log, and a line says how
-//! many bytes between them were dropped.
+//! The output of a command, up to a limit: its beginning and its end go to a log, and a line says
+//! how many bytes between them were dropped.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -26,7 +26,8 @@ pub struct LimitedOutput {
 }
 
 impl LimitedOutput {
-    /// Copies into `log`, which may have `limit` bytes in all, what is written to the returned pipe.
+    /// Copies into `log`, which may have `limit` bytes in all, what is written to the returned
+    /// pipe.
     pub fn start(log: File, limit: u64) -> io::Result<(PipeWriter, Self)> {
         let (output, writer) = pipe()?;
         let (end, ended) = pipe()?;

@@ -143,8 +143,8 @@ impl Config {
         Ok(folder)
     }
 
-    /// Refuses a folder for output that the user names inside the project, and that a link leads to:
-    /// the link may have come with the project.
+    /// Refuses a folder for output that the user names inside the project, and that a link leads
+    /// to: the link may have come with the project.
     pub fn check_output_folder(&self, folder: &Path) -> Result<()> {
         match link_below(&self.project, folder) {
             None => Ok(()),
@@ -157,8 +157,8 @@ impl Config {
         }
     }
 
-    /// Refuses a file or folder to read that the user names in `folder` if a link below `artifacts`,
-    /// `.rgpu` or the runs leads to it: they may have come with the project.
+    /// Refuses a file or folder to read that the user names in `folder` if a link below
+    /// `artifacts`, `.rgpu` or the runs leads to it: they may have come with the project.
     pub fn check_input(&self, folder: &Path, typed: &Path) -> Result<()> {
         let path = folder.join(typed);
         let runs = folder.join(&self.runs_dir.value);

@@ -1,11 +1,11 @@
-//! Listings that nvdisasm made on this machine before. It takes half a second even for a small cubin,
-//! and most runs bring back a cubin that an earlier run had too.
+//! Listings that nvdisasm made on this machine before. It takes half a second even for a small
+//! cubin, and most runs bring back a cubin that an earlier run had too.
 //!
 //! A file of the cache is a line with the sha256 of the listing, then the listing. Its name is the
 //! sha256 of all that the listing depends on. A cache that cannot be read or written is no cache.
 //!
-//! The compiler stores the absolute paths of sources in the cubin, and thus the id of the job. It is
-//! left out of what is hashed and kept, so that the same code is found again after the next job.
+//! The compiler stores the absolute paths of sources in the cubin, and thus the id of the job. It
+//! is left out of what is hashed and kept, so that the same code is found again after the next job.
 
 #![expect(clippy::disallowed_methods, reason = "rgpu's own cache")]
 
@@ -99,8 +99,8 @@ fn job_folder(id: &str) -> String {
     format!("{before}{id}{after}")
 }
 
-/// The id of the job whose folder the cubin's paths name, and the cubin without it. `None`: they name
-/// no job, or several.
+/// The id of the job whose folder the cubin's paths name, and the cubin without it. `None`: they
+/// name no job, or several.
 fn without_job(cubin: &[u8]) -> Option<(String, Vec<u8>)> {
     let (before, after) = JOB_FOLDER;
     let mut found: Option<&str> = None;

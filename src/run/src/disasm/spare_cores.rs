@@ -1,5 +1,5 @@
-//! Runs nested loops (files, images, kernels, nvdisasm calls) in parallel on at most as many threads
-//! as there are cores.
+//! Runs nested loops (files, images, kernels, nvdisasm calls) in parallel on at most as many
+//! threads as there are cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};

@@ -538,9 +538,9 @@ impl ProfileBuilder {
         }
     }
 
-    /// A program that ended under the collector without opening a range. NVTX loads the collector at
-    /// the program's first call of NVTX: without a log there was none, so the program has run as on
-    /// the lowest rung and is counted there.
+    /// A program that ended under the collector without opening a range. NVTX loads the collector
+    /// at the program's first call of NVTX: without a log there was none, so the program has run as
+    /// on the lowest rung and is counted there.
     fn without_ranges(&mut self, end: &JobResult, request: &Request) {
         if self.rung != RungId::Nvtx || !matches!(request.target, ProfileTarget::Program(_)) {
             return;

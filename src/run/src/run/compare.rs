@@ -1,6 +1,6 @@
 //! Compares two kernels on one device. Both sides' plans run as one job; the results are split into
-//! one profile per side, and the paired timings are read: those of interleaved calls in one process,
-//! or of processes that alternated.
+//! one profile per side, and the paired timings are read: those of interleaved calls in one
+//! process, or of processes that alternated.
 //!
 //! Each side has its own folder in the run (`a/`, `b/`), laid out like any run's. If a pass of ncu
 //! or nsys fails on one side, the other side and the timings are kept, and the comparison says why

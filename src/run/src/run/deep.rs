@@ -2,9 +2,9 @@
 //! profiles. The launches that the first pass (the survey) recorded come in; the second pass, with
 //! ncu, gets the chosen kernels and launch numbers.
 //!
-//! ncu runs each launch dozens of times, so a few launches stand for the rest. Launches of one kernel
-//! with equal geometry are a class, and up to three of each class are profiled ([`numbers`]). The
-//! cost is estimated first, and fitted to a limit ([`fit`]).
+//! ncu runs each launch dozens of times, so a few launches stand for the rest. Launches of one
+//! kernel with equal geometry are a class, and up to three of each class are profiled
+//! ([`numbers`]). The cost is estimated first, and fitted to a limit ([`fit`]).
 
 pub(super) mod fit;
 mod numbers;
@@ -114,8 +114,8 @@ impl SetUpLaunches {
 }
 
 /// Kernels by their GPU time outside of set-up, longest first. `sums` also count launches that the
-/// trace did not list; pass them only if `launches` covers the whole program. Launches of set-up count
-/// for no time, unless there are no others.
+/// trace did not list; pass them only if `launches` covers the whole program. Launches of set-up
+/// count for no time, unless there are no others.
 pub(super) fn candidates<'a>(
     launches: impl Iterator<Item = &'a Launch> + Clone,
     sums: &[KernelSum],
@@ -264,8 +264,8 @@ mod tests {
         assert_eq!(only[0].launches, 211);
     }
 
-    /// One program, recorded with its CUDA graphs as a whole and by kernel: the graphs hide 15 launches of
-    /// vecadd, without which another kernel seems the longest.
+    /// One program, recorded with its CUDA graphs as a whole and by kernel: the graphs hide 15
+    /// launches of vecadd, without which another kernel seems the longest.
     #[test]
     fn recorded_kernels_inside_graphs_count_only_if_they_are_traced_one_by_one() {
         let longest = |case: &str| {
@@ -281,8 +281,8 @@ mod tests {
         assert_eq!(longest("timeline-node"), ("vecadd".to_owned(), 88));
     }
 
-    /// triton_norm of `tests/gpu/programs`, as nsys recorded it: it fills its input with random numbers,
-    /// which are the third longest kernel.
+    /// triton_norm of `tests/gpu/programs`, as nsys recorded it: it fills its input with random
+    /// numbers, which are the third longest kernel.
     #[test]
     fn recorded_kernels_of_set_up_are_not_chosen() {
         let file = "tests/fixtures/programs/triton_norm/report.sqlite";

@@ -22,8 +22,8 @@ impl LayoutsRun {
     /// Asks, and returns the script's report.
     ///
     /// # Errors
-    /// The environment cannot be made, the script ended without a report, the link, the host or the run
-    /// folder fails, or the user cancels.
+    /// The environment cannot be made, the script ended without a report, the link, the host or the
+    /// run folder fails, or the user cancels.
     pub async fn run(
         self,
         session: &mut RunSession<'_>,

@@ -55,8 +55,8 @@ impl FactsCache {
         let definition = serde_json::to_vec(&(spec, compilers)).unwrap_or_default();
         let digest = rgpu_protocol::Digest::sha256(&definition);
         let path = cache.join("facts").join(format!("{}.json", &digest.as_str()[..24]));
-        // Asking is quick, and the tools found on this machine depend on the shell. Each job of Slurm
-        // gets another node, or other GPUs of the same one.
+        // Asking is quick, and the tools found on this machine depend on the shell. Each job of
+        // Slurm gets another node, or other GPUs of the same one.
         let changes = spec.name == "local" || spec.scheme() == "slurm";
         Self { path, keep_s: if changes { 0 } else { MAX_FACTS_AGE_S } }
     }
@@ -72,7 +72,8 @@ impl FactsCache {
         self.read_cached().map(|cached| cached.facts)
     }
 
-    /// The cached facts of any age, with the time at which the host was asked, in seconds since 1970.
+    /// The cached facts of any age, with the time at which the host was asked, in seconds since
+    /// 1970.
     pub fn last_with_time(&self) -> Option<(i64, HostFacts)> {
         self.read_cached().map(|cached| (cached.asked_s, cached.facts))
     }

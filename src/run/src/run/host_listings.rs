@@ -18,7 +18,8 @@ use rgpu_remote::HostLink;
 /// A host to request listings from.
 pub(super) struct ListingHost<'a> {
     pub link: &'a mut HostLink,
-    /// The host's facts; if they are outdated, the request fails with [`SubmitError::FactsChanged`].
+    /// The host's facts; if they are outdated, the request fails with
+    /// [`SubmitError::FactsChanged`].
     pub facts: &'a HostFacts,
     /// The name of the job that makes the listings.
     pub job: String,

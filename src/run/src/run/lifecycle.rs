@@ -179,8 +179,8 @@ impl<'a> RunSession<'a> {
         Self { packer, ..self }
     }
 
-    /// Starts with facts that this command has just asked for. A resumed run keeps those that it was
-    /// planned with.
+    /// Starts with facts that this command has just asked for. A resumed run keeps those that it
+    /// was planned with.
     pub fn start_with_facts(&mut self, facts: HostFacts) {
         if self.start != RunStart::Resumed {
             self.facts = Some(facts);

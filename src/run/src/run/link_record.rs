@@ -1,5 +1,5 @@
-//! Lost and restored links, in the events of the run's folder. Whoever follows the folder, such as the
-//! dashboard or an agent, then sees why no news comes.
+//! Lost and restored links, in the events of the run's folder. Whoever follows the folder, such as
+//! the dashboard or an agent, then sees why no news comes.
 
 use rgpu_protocol::plan::valid_job_id;
 

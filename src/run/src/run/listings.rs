@@ -144,8 +144,9 @@ fn write_listings(
     Ok((document, artifacts))
 }
 
-/// Writes the listings of everything that was built, and adds operands to its hot spots. `candidates` are paths
-/// where this machine may have nvdisasm. Returns the new artifacts for each of `built`.
+/// Writes the listings of everything that was built, and adds operands to its hot spots.
+/// `candidates` are paths where this machine may have nvdisasm. Returns the new artifacts for each
+/// of `built`.
 pub(super) async fn write_all_listings(
     link: &mut HostLink,
     context: &mut RunContext<'_>,

@@ -96,8 +96,8 @@ fn lacks_compiler(request: &Request, facts: &HostFacts) -> bool {
         && tool::compilers(facts, &spec.entry).is_empty()
 }
 
-/// Builds for `arch` on this machine. Returns the job's result and what we know of its plan; `None` if this
-/// machine has no compiler either.
+/// Builds for `arch` on this machine. Returns the job's result and what we know of its plan; `None`
+/// if this machine has no compiler either.
 async fn build(
     request: &Request,
     arch: String,

@@ -1,5 +1,6 @@
-//! Memory pools of Python's frameworks under memcheck: a pool takes large blocks from CUDA and divides
-//! them itself. memcheck knows only the blocks, so it misses an overrun from one array into the next.
+//! Memory pools of Python's frameworks under memcheck: a pool takes large blocks from CUDA and
+//! divides them itself. memcheck knows only the blocks, so it misses an overrun from one array into
+//! the next.
 
 use rgpu_protocol::plan::Arg;
 

@@ -1,4 +1,5 @@
-//! How long ncu profiled launches in a step, by the times at which it printed the parts of its lines:
+//! How long ncu profiled launches in a step, by the times at which it printed the parts of its
+//! lines:
 //!
 //! ```text
 //! ==PROF== Profiling "tile" - 2 (3/9): 0%....50%....100% - 38 passes

@@ -1,7 +1,7 @@
 //! A program that ends with an error while a tool measures it: the program's own fault, or the
 //! tool's. A survey of the same run decides if the program ended well in it, else one run without a
-//! tool. The ladder is not walked down meanwhile, since a program that fails by itself fails on every
-//! rung.
+//! tool. The ladder is not walked down meanwhile, since a program that fails by itself fails on
+//! every rung.
 
 use nix::sys::signal::Signal;
 use rgpu_protocol::plan::HangDetection;
@@ -251,8 +251,8 @@ fn survey_that_ended_well(ladder: &[RungRecord]) -> Option<&RungRecord> {
     ladder.iter().rev().find(|record| record.step == "survey" && record.ok && !failed(record))
 }
 
-/// The gap of a program that crashed on a rung of ncu, but not in the survey, although a lower rung was
-/// reached then. `None` if there was no such crash.
+/// The gap of a program that crashed on a rung of ncu, but not in the survey, although a lower rung
+/// was reached then. `None` if there was no such crash.
 pub(super) fn crash_on_higher_rung(
     request: &Request,
     result: &JobResult,
@@ -338,7 +338,8 @@ impl ProgramError {
         Some(ProgramFault::Tool(tool_fault(&self.record, "without a tool", request)))
     }
 
-    /// Whether the job measured something, or had a rung refused: then the ladder continues from there.
+    /// Whether the job measured something, or had a rung refused: then the ladder continues from
+    /// there.
     pub(super) fn measured(&self) -> bool {
         self.refused.is_some() || self.result.step_ok(&self.record.step)
     }
@@ -351,7 +352,8 @@ impl ProgramError {
         only_tool || tool == Some(RungTool::Sanitizer)
     }
 
-    /// Leaves out all rungs of the tool under which the program fails. Returns the rung that failed.
+    /// Leaves out all rungs of the tool under which the program fails. Returns the rung that
+    /// failed.
     pub(super) fn exclude_tool(&self, request: &mut Request) -> RungId {
         let tool = tool_of(&self.record);
         let rungs = RUNGS.iter().filter(|info| Some(info.tool) == tool);

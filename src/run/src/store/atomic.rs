@@ -79,8 +79,8 @@ pub fn write_new(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) ->
     Ok(())
 }
 
-/// Writes a file that only its owner may read (secrets, the user's remotes). So are the folders above
-/// it that are missing.
+/// Writes a file that only its owner may read (secrets, the user's remotes). So are the folders
+/// above it that are missing.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = parent(path)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -128,7 +128,8 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(folder)
 }
 
-/// Temporary files that others may read, if the user's umask lets them. tempfile's own mode is 0600.
+/// Temporary files that others may read, if the user's umask lets them. tempfile's own mode is
+/// 0600.
 fn default_mode() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".writing-").permissions(fs::Permissions::from_mode(0o644));

@@ -330,8 +330,8 @@ impl RunFolder {
     }
 
     /// The path in the run folder for an artifact of a job, by its kind: below `raw/`, `cubin/`,
-    /// `ptx/`, `sass/`, `ir/`, `compiled_attrs/` or `pulled/`, and for a comparison's sides in `a/` or
-    /// `b/`.
+    /// `ptx/`, `sass/`, `ir/`, `compiled_attrs/` or `pulled/`, and for a comparison's sides in `a/`
+    /// or `b/`.
     ///
     /// # Errors
     /// [`StoreError::HostileName`] for a path that would leave the folder, and for a pulled file
@@ -427,8 +427,8 @@ impl Recorder {
         self.line(&Line { job, event })
     }
 
-    /// Appends to `events.jsonl` that the link is lost and why, or with `None` that it is restored. Such
-    /// a line has no job and no number, since it does not come from the host.
+    /// Appends to `events.jsonl` that the link is lost and why, or with `None` that it is restored.
+    /// Such a line has no job and no number, since it does not come from the host.
     pub fn link(&mut self, lost: Option<&str>) -> Result<(), StoreError> {
         #[derive(Serialize)]
         struct Line<'a> {

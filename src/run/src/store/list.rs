@@ -150,7 +150,8 @@ impl Runs {
         Ok((lines, unreadable))
     }
 
-    /// The records of all runs, newest first. Unlike [`Runs::list`], it does not look at their sizes.
+    /// The records of all runs, newest first. Unlike [`Runs::list`], it does not look at their
+    /// sizes.
     pub fn records(&self) -> Result<Vec<RunRecord>, StoreError> {
         let Some(root) = self.open_root()? else { return Ok(Vec::new()) };
         let record = |id: String| RunFolder::look_in(&root, &id).ok()?.current_record().ok();
@@ -164,8 +165,8 @@ impl Runs {
         self.find_among(name, |_| true)
     }
 
-    /// As [`Runs::find`], but `latest` and `latest~N` pass over suites, and over runs that ended without
-    /// a result, such as commands and failures. If all did, the latest is returned.
+    /// As [`Runs::find`], but `latest` and `latest~N` pass over suites, and over runs that ended
+    /// without a result, such as commands and failures. If all did, the latest is returned.
     pub fn find_result(&self, name: &str) -> Result<RunFolder, StoreError> {
         let has_result = |folder: &RunFolder| {
             let ended =
@@ -330,8 +331,8 @@ impl Runs {
         lines
     }
 
-    /// Why no run with this whole id is in the list: there is none, or its folder or record is a link
-    /// or no file.
+    /// Why no run with this whole id is in the list: there is none, or its folder or record is a
+    /// link or no file.
     fn why_not_listed(&self, id: &str) -> StoreError {
         let unknown = || StoreError::Unknown(id.to_owned());
         let is_one_word = Path::new(id).file_name().is_some_and(|word| word == id);

@@ -64,7 +64,8 @@ fn phase_in(events: &str) -> Option<String> {
     })
 }
 
-/// The reason code with which the last rung of a step ended, and its seconds. `None` if none has ended.
+/// The reason code with which the last rung of a step ended, and its seconds. `None` if none has
+/// ended.
 pub fn rung_end(folder: &RunFolder, step: &str) -> Option<(String, f64)> {
     let (text, _) = tail(folder, "events.jsonl", RUNG_BYTES)?;
     text.lines().rev().find_map(|line| {

@@ -3,8 +3,8 @@
 //! whose mark is in this list, which lies with the user's own data, outside of all projects.
 //!
 //! A mark is the folder's inode and time of birth, so a copy of a made folder is not a made one. A
-//! folder that moves within its file system stays known. Where a file system keeps no time of birth,
-//! the inode and the name decide.
+//! folder that moves within its file system stays known. Where a file system keeps no time of
+//! birth, the inode and the name decide.
 
 #![expect(clippy::disallowed_methods, reason = "rgpu's own data folder")]
 

@@ -92,7 +92,8 @@ impl RunRecord {
         }
     }
 
-    /// Whether the run is a fan-out: it groups runs on several remotes, which have their own records.
+    /// Whether the run is a fan-out: it groups runs on several remotes, which have their own
+    /// records.
     pub fn is_fan_out(&self) -> bool {
         self.remote.contains(',')
     }
@@ -125,8 +126,8 @@ pub fn remote_suffix(remote: &str) -> String {
     word.trim_matches('-').to_owned()
 }
 
-/// The queue entry, loop or suite that started a run. Several fields are set if, for example, a queue
-/// entry ran a suite.
+/// The queue entry, loop or suite that started a run. Several fields are set if, for example, a
+/// queue entry ran a suite.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunParent {

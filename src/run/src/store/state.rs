@@ -271,8 +271,8 @@ impl StateDb {
         &self.connection
     }
 
-    /// Checks that the database is still the one at its path. SQLite goes on writing into a file that
-    /// was removed.
+    /// Checks that the database is still the one at its path. SQLite goes on writing into a file
+    /// that was removed.
     pub fn check_in_place(&self) -> Result<(), StateError> {
         let path = self.folder().join("state.db");
         match file_id(&path) {

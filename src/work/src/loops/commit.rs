@@ -1,5 +1,5 @@
-//! Kept states as commits on `refs/rgpu/loop/<id>`. The user's branch, HEAD, index and files are not
-//! touched. Without a repository there are no commits, and nothing else changes.
+//! Kept states as commits on `refs/rgpu/loop/<id>`. The user's branch, HEAD, index and files are
+//! not touched. Without a repository there are no commits, and nothing else changes.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

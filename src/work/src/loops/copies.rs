@@ -70,8 +70,8 @@ impl LoopRunner {
         ["start", "best", "candidate"].into_iter().try_for_each(|name| self.check_copy(name))
     }
 
-    /// Checks that a run measured the source that was recorded. `source` and `sha256` are what the run
-    /// says.
+    /// Checks that a run measured the source that was recorded. `source` and `sha256` are what the
+    /// run says.
     pub(super) fn check_measured(&self, source: &str, sha256: &str) -> Result<(), LoopError> {
         let source = self.loops.project.join(source);
         for (name, digests) in &self.digests {

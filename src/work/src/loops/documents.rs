@@ -131,8 +131,8 @@ impl SignedDocument for ReviewerVerdict {
     }
 }
 
-/// Reads a file of this prompt. `None` if there is none; an error in words if there is one that does
-/// not count.
+/// Reads a file of this prompt. `None` if there is none; an error in words if there is one that
+/// does not count.
 pub(super) fn read_signed<T: SignedDocument>(
     files: &Folder,
     path: &Path,

@@ -309,8 +309,8 @@ impl LoopRunner {
         self.enter(Phase::Final, |state| state.stop = Some(Stop { reason, text }))
     }
 
-    /// Ends this process after a failure that a further try would repeat. A loop that has measured its
-    /// start can be resumed when the user has mended it.
+    /// Ends this process after a failure that a further try would repeat. A loop that has measured
+    /// its start can be resumed when the user has mended it.
     fn give_up(&mut self, mut failure: Box<Failure>) -> Result<LoopError, LoopError> {
         self.tell(&format!("{} failed: {}", self.state.phase.as_str(), failure.what));
         if self.state.phase == Phase::Init {

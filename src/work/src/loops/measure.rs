@@ -1,6 +1,6 @@
 //! Runs the programs of a loop: workers, reviewers, and rgpu itself to verify, compare and profile.
-//! rgpu runs as a child of the same program with `--json`, so a crash or a hang of a measurement does
-//! not end the loop, and a comparison of the loop is the same as one that a user types.
+//! rgpu runs as a child of the same program with `--json`, so a crash or a hang of a measurement
+//! does not end the loop, and a comparison of the loop is the same as one that a user types.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -443,9 +443,9 @@ impl LoopRunner {
 /// The output of a child, or a sentence on the kernel's fault. Other failures are mistakes of the
 /// user or failures of the infrastructure.
 ///
-/// `is_start`: what is measured is the start. Its failures with [`Exit::Config`], and a missing file,
-/// are mistakes of the user, and those of a change are the change's, because the start could be
-/// measured.
+/// `is_start`: what is measured is the start. Its failures with [`Exit::Config`], and a missing
+/// file, are mistakes of the user, and those of a change are the change's, because the start could
+/// be measured.
 fn read_document<T: DeserializeOwned>(
     is_start: bool,
     code: i32,

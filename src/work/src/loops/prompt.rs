@@ -1,7 +1,8 @@
 //! The prompts of the loop's coding agent (the worker) and of its reviewer, within a byte limit.
 //!
-//! A prompt has a fixed part, which says what to do and how to answer, and further sections, most important first. Each section gets at most its share of the limit, and no more than
-//! is left. What does not fit is left out with a line that says so.
+//! A prompt has a fixed part, which says what to do and how to answer, and further sections, most
+//! important first. Each section gets at most its share of the limit, and no more than is left.
+//! What does not fit is left out with a line that says so.
 
 use std::fmt::Write as _;
 
@@ -23,8 +24,8 @@ pub(super) struct PromptInput<'a> {
     pub(super) history: &'a [IterationRecord],
     /// The user's words for the worker.
     pub(super) instructions: &'a str,
-    /// The summary of the profile (`rgpu report --format brief`) of the change, or of the best version
-    /// if the change has none.
+    /// The summary of the profile (`rgpu report --format brief`) of the change, or of the best
+    /// version if the change has none.
     pub(super) brief: &'a str,
     /// The change as a patch.
     pub(super) patch: &'a str,

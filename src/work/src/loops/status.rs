@@ -1,4 +1,5 @@
-//! The state of a loop for others: `control.json`, `heartbeat.json` and the documents of the commands.
+//! The state of a loop for others: `control.json`, `heartbeat.json` and the documents of the
+//! commands.
 
 use std::path::Path;
 use std::time::SystemTime;

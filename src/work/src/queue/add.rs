@@ -28,8 +28,8 @@ impl Queue {
     pub fn add(&mut self, new: &NewEntry) -> Result<i64, QueueError> {
         let added = self.try_to_add(new);
         if matches!(added, Err(QueueError::State(StateError::Sql { .. }))) {
-            // On a full disk, uncommitted pages in the write-ahead log take room that other programs
-            // need.
+            // On a full disk, uncommitted pages in the write-ahead log take room that other
+            // programs need.
             self.db.truncate_log();
         }
         added

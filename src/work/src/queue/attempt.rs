@@ -1,8 +1,9 @@
 //! One attempt of an entry: the process that watches the command from start to end.
 //!
-//! The runner starts this process, which then depends on nobody: it outlives the runner, records the
-//! end itself, and is the subreaper of all that the command starts, even of daemons. So the whole
-//! tree ends with the attempt, by the agent's own code. Output goes into the log file, up to a limit.
+//! The runner starts this process, which then depends on nobody: it outlives the runner, records
+//! the end itself, and is the subreaper of all that the command starts, even of daemons. So the
+//! whole tree ends with the attempt, by the agent's own code. Output goes into the log file, up to
+//! a limit.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -63,7 +64,8 @@ impl AttemptCall {
 }
 
 /// Carries out an attempt in this process, which was started for it: makes the entry running, runs
-/// the command to its end, and records the end. Does nothing if it is not the entry's turn any more.
+/// the command to its end, and records the end. Does nothing if it is not the entry's turn any
+/// more.
 ///
 /// # Errors
 /// The database cannot be read or written. What fails in the attempt itself is its recorded end.

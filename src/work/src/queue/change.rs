@@ -367,8 +367,8 @@ impl Queue {
         Ok(requeued)
     }
 
-    /// Removes ended entries with their logs, scripts and snapshots; their events stay. Entries that
-    /// an active one comes after stay too. Returns the numbers of the removed ones.
+    /// Removes ended entries with their logs, scripts and snapshots; their events stay. Entries
+    /// that an active one comes after stay too. Returns the numbers of the removed ones.
     ///
     /// # Errors
     /// [`QueueError::State`]; a folder that cannot be removed.

@@ -146,7 +146,8 @@ pub struct NewEntry {
     pub project: PathBuf,
     /// The environment variables that are recorded.
     pub env: BTreeMap<OsString, OsString>,
-    /// The variables whose values come from the runner's environment, so that they are never stored.
+    /// The variables whose values come from the runner's environment, so that they are never
+    /// stored.
     pub env_from_runner: Vec<String>,
     /// Entries with a higher one run first.
     pub priority: i64,
@@ -229,7 +230,8 @@ pub struct Entry {
     pub rc: Option<i32>,
     /// The signal that ended the command.
     pub signal: Option<i32>,
-    /// Seconds of the last attempt, by a clock that does not step; of a running one since its start.
+    /// Seconds of the last attempt, by a clock that does not step; of a running one since its
+    /// start.
     pub seconds: Option<f64>,
     /// Of a running one: seconds since its last output.
     pub silent_s: Option<f64>,

@@ -39,8 +39,8 @@ const RECORDED: &[&str] = &[
 /// Beginnings of the names of further recorded variables.
 const RECORDED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// Variables that come from the runner: they name a socket and a folder of a login session, which may
-/// end before the entry's turn.
+/// Variables that come from the runner: they name a socket and a folder of a login session, which
+/// may end before the entry's turn.
 pub(super) const FROM_RUNNER: &[&str] = &["SSH_AUTH_SOCK", "XDG_RUNTIME_DIR"];
 
 /// The variables of `environment` to record.

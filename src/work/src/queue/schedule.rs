@@ -132,8 +132,8 @@ impl Schedule {
         self.put_unless_left(queue, id, entry)
     }
 
-    /// Takes an entry. A waiting one that an agent's runner may not start is left, as are those that
-    /// come after it.
+    /// Takes an entry. A waiting one that an agent's runner may not start is left, as are those
+    /// that come after it.
     fn put_unless_left(
         &mut self,
         queue: &Queue,

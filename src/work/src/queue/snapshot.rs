@@ -1,5 +1,5 @@
-//! Keeps the files of a project as they are when an entry is added, so that nothing is run from code
-//! that changed meanwhile.
+//! Keeps the files of a project as they are when an entry is added, so that nothing is run from
+//! code that changed meanwhile.
 //!
 //! `patch` keeps the commit and a patch with all changes since, new files included; git lays both
 //! out for each attempt. `copy` keeps the files themselves, without those that git ignores.
@@ -9,8 +9,8 @@
 //! tree is a repository of its own, at the commit that was kept, and borrows the user's objects.
 
 //!
-//! Files are read from the descriptor of the repository's or project's folder, and written from that
-//! of the state folder: no link in between is followed.
+//! Files are read from the descriptor of the repository's or project's folder, and written from
+//! that of the state folder: no link in between is followed.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Looks for what makes the results of a suite less than they seem: targets that cannot run, kernels
-//! that no target runs, sides of pairs that stand alone, expectations without a case,
+//! Looks for what makes the results of a suite less than they seem: targets that cannot run,
+//! kernels that no target runs, sides of pairs that stand alone, expectations without a case,
 //! switches that fix or allow randomness, and results that differ between two calls.
 
 use std::collections::BTreeSet;
@@ -96,8 +96,8 @@ const SWITCHES: &[Switch] = &[
 /// Endings of the names of two sides.
 const SIDES: [(&str, &str); 2] = [("baseline", "optimised"), ("baseline", "optimized")];
 
-/// Audits the suite of a project. `problems` are those of its targets, and `last` is its last run, if
-/// there is one.
+/// Audits the suite of a project. `problems` are those of its targets, and `last` is its last run,
+/// if there is one.
 pub fn audit(
     file: &SuiteFile,
     folders: &KernelFolders,

@@ -134,8 +134,8 @@ impl SuiteCase {
         }
     }
 
-    /// Whether a pair is compared in its mode, or in the mode `given` instead: the others have nothing
-    /// to compare.
+    /// Whether a pair is compared in its mode, or in the mode `given` instead: the others have
+    /// nothing to compare.
     pub fn is_compared(&self, given: Option<ProfileMode>) -> bool {
         given.or(self.settings.mode).is_none_or(|mode| {
             matches!(

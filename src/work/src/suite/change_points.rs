@@ -7,9 +7,9 @@
 //! cluster analysis method for grouping means in the analysis of variance*, Biometrics 30, 1974):
 //! both sides of a split are searched again. A change smaller than the least effect is none.
 //!
-//! The statistic of a split is the larger the nearer the split is to the middle, so a few high or low
-//! values beside a change late or early in the series move it. Each split is therefore placed once
-//! more, where the values are nearest to the medians of the two levels.
+//! The statistic of a split is the larger the nearer the split is to the middle, so a few high or
+//! low values beside a change late or early in the series move it. Each split is therefore placed
+//! once more, where the values are nearest to the medians of the two levels.
 
 use rgpu_case::stats::median;
 

@@ -3,9 +3,9 @@
 //! Short kernels are compared by their times inside CUDA graphs, if both suites have them: around a
 //! kernel of a few µs, events add a time that changes by some percent from session to session. A
 //! time in a graph has the step from one node to the next in it, which may change between sessions
-//! too. On one H200, all nodes took 0.35 µs longer in some sessions, at the same clocks: a kernel of
-//! 1.78 µs took 2.11 µs. The preparation that is subtracted is the same work in both sessions, so
-//! its change tells by how much the calls may have changed without any cause in the kernel. Both
+//! too. On one H200, all nodes took 0.35 µs longer in some sessions, at the same clocks: a kernel
+//! of 1.78 µs took 2.11 µs. The preparation that is subtracted is the same work in both sessions,
+//! so its change tells by how much the calls may have changed without any cause in the kernel. Both
 //! intervals are wider by that.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -259,8 +259,8 @@ mod tests {
         assert_eq!(verdict(&a, &b), (SuiteVerdict::Same, 2111.0, "in CUDA graphs".to_owned()));
     }
 
-    /// vecadd in eight sessions on one H200 within six minutes, as its reports have it: the sizes in
-    /// thousands, then median and interval in a graph, and the preparation.
+    /// vecadd in eight sessions on one H200 within six minutes, as its reports have it: the sizes
+    /// in thousands, then median and interval in a graph, and the preparation.
     const SESSIONS: [(u32, f64, [f64; 2], f64); 16] = [
         (65, 2113.0, [2101.0, 2121.0], 30559.0),
         (65, 1780.0, [1773.0, 1788.0], 29833.0),

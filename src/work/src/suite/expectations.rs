@@ -5,9 +5,9 @@
 //! A time is judged by the same function as every comparison, with a threshold that is the least
 //! effect plus the spread between sessions. A session is an earlier run of the suite with the same
 //! key and code. With fewer than [`MIN_SESSIONS`] the spread is not known, and a difference below
-//! [`UNKNOWN_SESSION_SPREAD`] is ambiguous. Few sessions show too small a spread: a difference that the
-//! next one may well have is ambiguous, too. A GPU that the expectation was not measured on adds the
-//! spread between devices, and [`UNKNOWN_SPREAD`] until that is known.
+//! [`UNKNOWN_SESSION_SPREAD`] is ambiguous. Few sessions show too small a spread: a difference that
+//! the next one may well have is ambiguous, too. A GPU that the expectation was not measured on
+//! adds the spread between devices, and [`UNKNOWN_SPREAD`] until that is known.
 
 #![expect(clippy::disallowed_methods, reason = "a folder that the user named")]
 
@@ -46,8 +46,9 @@ pub const UNKNOWN_SPREAD: f64 = 0.10;
 /// known. Equal kernels of 5 µs were 4.7 % apart on one H200 within minutes.
 pub const UNKNOWN_SESSION_SPREAD: f64 = 0.05;
 
-/// How many times the largest distance from the median of so many sessions or more the next one keeps
-/// within, in 95 % of cases, if sessions are normally distributed (200,000 simulated draws of each).
+/// How many times the largest distance from the median of so many sessions or more the next one
+/// keeps within, in 95 % of cases, if sessions are normally distributed (200,000 simulated draws of
+/// each).
 const REACH: [(u64, f64); 8] =
     [(20, 1.0), (15, 1.1), (10, 1.3), (8, 1.44), (6, 1.7), (5, 1.93), (4, 2.51), (0, 3.66)];
 
@@ -402,8 +403,8 @@ impl Expectation {
         }
     }
 
-    /// How far a session on this device may be from the expected time, as a fraction; `None` if that
-    /// is not known.
+    /// How far a session on this device may be from the expected time, as a fraction; `None` if
+    /// that is not known.
     pub fn spread(&self, device: &str) -> Option<f64> {
         if !self.devices.iter().any(|known| known == device) {
             return Some(self.session_spread + self.device_spread.unwrap_or(UNKNOWN_SPREAD));

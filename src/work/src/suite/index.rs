@@ -141,7 +141,8 @@ fn has_pattern(case: &str) -> bool {
     case.contains(['*', '?'])
 }
 
-/// The condition that a row is of the case or target `?1`. A pattern is compared with each row instead.
+/// The condition that a row is of the case or target `?1`. A pattern is compared with each row
+/// instead.
 fn names_of(case: &str) -> &'static str {
     if has_pattern(case) {
         "?1 != ''"

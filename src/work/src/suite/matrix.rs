@@ -103,8 +103,8 @@ pub struct UnusedRule {
 const MAX_NAMED_VALUES: usize = 8;
 
 impl Matrix {
-    /// The entries of `exclude` that fit no combination of the axes, and those of `include` that are
-    /// cases without them.
+    /// The entries of `exclude` that fit no combination of the axes, and those of `include` that
+    /// are cases without them.
     pub fn unused_rules(&self) -> Vec<UnusedRule> {
         let mut unused = Vec::new();
         for (at, rule) in self.exclude.iter().enumerate() {

@@ -216,8 +216,8 @@ fn row(case: &SuiteCase, remote: &str, options: &SuiteOptions) -> SuiteRow {
 
 /// The command that runs one case alone, with everything that the suite's command said about it.
 fn command(case: &SuiteCase, remote: &str, options: &SuiteOptions) -> String {
-    // With several remotes the case's id names the remote, and the sides of a pair are cases only for
-    // a mode that compares nothing.
+    // With several remotes the case's id names the remote, and the sides of a pair are cases only
+    // for a mode that compares nothing.
     let id = case.id.strip_suffix(&format!("@{remote}")).unwrap_or(&case.id);
     let id =
         ["/baseline", "/optimised"].iter().find_map(|side| id.strip_suffix(side)).unwrap_or(id);

@@ -1,6 +1,6 @@
-//! Entries of bench.toml for which `rgpu bench run` fails a case before it is sent to a host: kernels
-//! and programs that do not exist or lie outside the project, axes and sizes that the kernel does
-//! not have, and entries that have no effect.
+//! Entries of bench.toml for which `rgpu bench run` fails a case before it is sent to a host:
+//! kernels and programs that do not exist or lie outside the project, axes and sizes that the
+//! kernel does not have, and entries that have no effect.
 
 use std::path::Path;
 

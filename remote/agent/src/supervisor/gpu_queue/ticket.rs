@@ -1,5 +1,5 @@
-//! Tickets of the host's GPU queue: their names, their text, and which ones count. Any user can create
-//! files in the folder, so invalid tickets are ignored.
+//! Tickets of the host's GPU queue: their names, their text, and which ones count. Any user can
+//! create files in the folder, so invalid tickets are ignored.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -100,8 +100,8 @@ pub(super) struct TicketContent {
 }
 
 impl TicketContent {
-    /// Parses `who JOB_TITLE`, `count N`, and then one UUID per line; the first two are optional. `None`
-    /// if the text is no valid ticket.
+    /// Parses `who JOB_TITLE`, `count N`, and then one UUID per line; the first two are optional.
+    /// `None` if the text is no valid ticket.
     fn read(text: &str) -> Option<Self> {
         let mut lines = text.lines().peekable();
         let mut field = |name: &str| {

@@ -126,7 +126,8 @@ impl DslBuild {
     /// The plan of the job that compiles it.
     ///
     /// # Errors
-    /// [`KernelError::OutsideProject`] for a module outside of the file's own repository or project.
+    /// [`KernelError::OutsideProject`] for a module outside of the file's own repository or
+    /// project.
     pub fn plan(&self, job: &JobName) -> Result<Draft, KernelError> {
         let environment = self.dsl.wheels().environment();
         let sources = modules(&self.file)?;

@@ -1,8 +1,8 @@
 //! The plan of `rgpu layout dump`: prints the layouts of a CuTe DSL kernel, with no GPU.
 //!
-//! One step makes the pinned environment on first use, unless the user names a Python of their own. In
-//! the other, `harness/templates/dump_layouts.py` imports the kernel's file and asks the DSL. That step
-//! alone is a part of the profile of such a kernel, too.
+//! One step makes the pinned environment on first use, unless the user names a Python of their own.
+//! In the other, `harness/templates/dump_layouts.py` imports the kernel's file and asks the DSL.
+//! That step alone is a part of the profile of such a kernel, too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,8 @@ impl DslLayouts {
     /// The plan of the job.
     ///
     /// # Errors
-    /// [`KernelError::OutsideProject`] for a module outside of the file's own repository or project.
+    /// [`KernelError::OutsideProject`] for a module outside of the file's own repository or
+    /// project.
     pub fn plan(&self, job: &JobName) -> Result<Draft, KernelError> {
         let environment = Dsl::Cute.wheels().environment();
         let folder = self.file.parent().unwrap_or(Path::new(""));

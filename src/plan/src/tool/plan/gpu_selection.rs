@@ -62,7 +62,8 @@ impl GpuSelection {
         *self == Self::Number(1)
     }
 
-    /// How many GPUs are asked for, whichever they are. `None`: all, those with some indexes, or no GPU.
+    /// How many GPUs are asked for, whichever they are. `None`: all, those with some indexes, or no
+    /// GPU.
     pub fn count_of_any(&self) -> Option<u32> {
         match self {
             Self::Number(number @ 1..) => Some(*number),

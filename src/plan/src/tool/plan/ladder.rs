@@ -302,8 +302,8 @@ impl<'a> LadderBuilder<'a> {
         }
     }
 
-    /// When the program is stopped. nsys and our hook for torch stop it by themselves; the plan does
-    /// so only if that fails.
+    /// When the program is stopped. nsys and our hook for torch stop it by themselves; the plan
+    /// does so only if that fails.
     fn stop(&self, info: &RungInfo) -> Option<Stop> {
         let after_s = self.request.window.stop_s()?;
         let (after_s, spare) = match info.tool {
@@ -411,8 +411,8 @@ impl<'a> LadderBuilder<'a> {
         Ok(())
     }
 
-    /// nsys before the program on each node. The first node's report must be there; of the others, a
-    /// part is better than nothing.
+    /// nsys before the program on each node. The first node's report must be there; of the others,
+    /// a part is better than nothing.
     fn add_nsys_on_nodes(
         &mut self,
         info: &RungInfo,

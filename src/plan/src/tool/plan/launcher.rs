@@ -11,8 +11,8 @@ use rgpu_protocol::plan::Arg;
 pub(crate) enum ProgramStart {
     /// With the interpreter that the environment variable `PYTHON_EXEC` names.
     PythonExec,
-    /// As the rest of the launcher's command: from this word on. With `separated`, the word before it
-    /// is a `--` that the launcher must not see.
+    /// As the rest of the launcher's command: from this word on. With `separated`, the word before
+    /// it is a `--` that the launcher must not see.
     Word { at: usize, separated: bool },
 }
 
@@ -133,7 +133,8 @@ pub fn python_program_word(words: &[&str]) -> Option<usize> {
     (program < words.len()).then_some(program)
 }
 
-/// The index of the first word behind `env NAME=VALUE` and `uv run`, which pass on what follows them.
+/// The index of the first word behind `env NAME=VALUE` and `uv run`, which pass on what follows
+/// them.
 fn first_program(words: &[&str]) -> usize {
     let mut at = 0;
     while let Some(word) = words.get(at) {

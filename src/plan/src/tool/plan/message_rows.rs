@@ -25,8 +25,8 @@ pub(crate) enum RowAction {
     FailedStop,
     /// Only adds a note.
     Note,
-    /// Stops for a kernel: no rung could do better. For a program as [`RowAction::FailedStop`]: what
-    /// was measured before its error counts.
+    /// Stops for a kernel: no rung could do better. For a program as [`RowAction::FailedStop`]:
+    /// what was measured before its error counts.
     StopKernel,
 }
 

@@ -1,6 +1,6 @@
 //! Starts a program on several nodes of a cluster (`--nodes`): `srun` starts a small script of the
-//! shell once on each, which runs the tool around the program. The tool's report has the number of its
-//! node in its name. The job's folder is shared by the nodes.
+//! shell once on each, which runs the tool around the program. The tool's report has the number of
+//! its node in its name. The job's folder is shared by the nodes.
 
 use rgpu_protocol::plan::Arg;
 
@@ -21,8 +21,8 @@ pub(super) static MESSAGE_ROWS: &[MessageRow] =
 const WAIT: &str = "i=0; until [ -x \"$1\" ] || [ $i -ge 300 ]; do \
                     ls \"${1%/*}\" >/dev/null 2>&1; i=$((i + 1)); sleep 1; done; exec \"$@\"";
 
-/// The beginning of the script. What the first node has locked are no GPUs of the others. `torchrun`
-/// takes defaults of its options from `PET_…`.
+/// The beginning of the script. What the first node has locked are no GPUs of the others.
+/// `torchrun` takes defaults of its options from `PET_…`.
 const HEAD: &str = r#"#!/bin/sh
 # Made by rgpu. Starts the program on one node.
 job=${0%/*/*}
@@ -41,8 +41,8 @@ export PET_NNODES="${PET_NNODES:-$SLURM_NNODES}" PET_NODE_RANK="${PET_NODE_RANK:
 export PET_MASTER_ADDR="${PET_MASTER_ADDR:-$MASTER_ADDR}" PET_MASTER_PORT="${PET_MASTER_PORT:-$MASTER_PORT}"
 "#;
 
-/// The script that runs `tool` around its arguments, and then `after`. `name` tells it from those of
-/// other steps and rungs.
+/// The script that runs `tool` around its arguments, and then `after`. `name` tells it from those
+/// of other steps and rungs.
 pub(super) fn script(name: &str, tool: &[Arg], after: &[Arg]) -> BundleFile {
     let shell = |words: &[Arg]| {
         let words: Vec<String> = words.iter().map(|word| quoted(word, (NODE, "node"))).collect();

@@ -60,8 +60,8 @@ impl ToolOptions {
     }
 }
 
-/// The flags of tools that a preset of a project may set. A project is often somebody else's: none of
-/// these sends or writes a file, starts a program, or passes arguments to a tool.
+/// The flags of tools that a preset of a project may set. A project is often somebody else's: none
+/// of these sends or writes a file, starts a program, or passes arguments to a tool.
 pub const TOOL_FLAGS_OF_PROJECTS: &[&str] = &[
     "after",
     "budget",
@@ -293,8 +293,8 @@ impl FromStr for CaptureRange {
     }
 }
 
-/// The part of a program's run to measure. A program with an end of its window is stopped there as by
-/// Ctrl-C, which is no failure.
+/// The part of a program's run to measure. A program with an end of its window is stopped there as
+/// by Ctrl-C, which is no failure.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[command(next_help_heading = "Part of the run")]
 pub struct Window {
@@ -302,13 +302,13 @@ pub struct Window {
     #[arg(long = "after", value_name = "TIME", value_parser = whole_seconds)]
     pub after_s: Option<u64>,
 
-    /// Measure for this time, then stop the program and its children as Ctrl-C does; `range`: to the
-    /// end of the range of --capture-range
+    /// Measure for this time, then stop the program and its children as Ctrl-C does; `range`: to
+    /// the end of the range of --capture-range
     #[arg(long = "for", value_name = "TIME|range", value_parser = window_end)]
     pub end: Option<WindowEnd>,
 
-    /// Stop the program as Ctrl-C does once it has printed nothing for this time, and name its ranks,
-    /// their last collective and their stacks; what was measured is kept
+    /// Stop the program as Ctrl-C does once it has printed nothing for this time, and name its
+    /// ranks, their last collective and their stacks; what was measured is kept
     #[arg(long = "hang", alias = "stall", value_name = "TIME", value_parser = hang_seconds)]
     pub hang_s: Option<u64>,
 }
@@ -383,7 +383,8 @@ pub struct SanitizerOptions {
 const ALL: &str = "all";
 
 impl SanitizerOptions {
-    /// The tools to run, each once and in the order given. `for_kernel`: the default is all of them.
+    /// The tools to run, each once and in the order given. `for_kernel`: the default is all of
+    /// them.
     pub fn tools(&self, for_kernel: bool) -> Vec<SanitizerTool> {
         let default = if for_kernel { ALL } else { SanitizerTool::Memcheck.name() };
         let default = [default.to_owned()];

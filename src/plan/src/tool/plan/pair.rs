@@ -2,9 +2,9 @@
 //! one process and then profiled one after the other, under one lock of one GPU.
 //!
 //! The plan of each side moves into a folder of the job (`a/`, `b/`), and its steps are renamed
-//! `a-build`, `b-verify` …; one step `pair` replaces the two `time` steps. A kernel in Python runs in
-//! a process of its own: then each side is timed twice, in the order a b b a. A tool that fails on
-//! one side does not affect the other side or the times.
+//! `a-build`, `b-verify` …; one step `pair` replaces the two `time` steps. A kernel in Python runs
+//! in a process of its own: then each side is timed twice, in the order a b b a. A tool that fails
+//! on one side does not affect the other side or the times.
 
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Plan, Rung, Step};

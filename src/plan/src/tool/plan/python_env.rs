@@ -44,7 +44,8 @@ static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("Connection refused", "python_offline", RowAction::FailedStop),
     MessageRow("Network is unreachable", "python_offline", RowAction::FailedStop),
     MessageRow("dns error", "python_offline", RowAction::FailedStop),
-    // pip and uv in a network whose proxy signs with its own certificate, lets nothing through, or says nothing.
+    // pip and uv in a network whose proxy signs with its own certificate, lets nothing through, or
+    // says nothing.
     MessageRow("CERTIFICATE_VERIFY_FAILED", "python_offline", RowAction::FailedStop),
     MessageRow("invalid peer certificate", "python_offline", RowAction::FailedStop),
     MessageRow("ProxyError", "python_offline", RowAction::FailedStop),

@@ -1,6 +1,6 @@
-//! Runs a tool on chosen ranks of a program (`--ranks`): a small script of the shell travels with the
-//! plan, and the launcher starts it in place of the program. The script reads the number of its rank
-//! and becomes the tool with the program, or the program alone.
+//! Runs a tool on chosen ranks of a program (`--ranks`): a small script of the shell travels with
+//! the plan, and the launcher starts it in place of the program. The script reads the number of its
+//! rank and becomes the tool with the program, or the program alone.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,8 @@ pub(super) struct RankCommand {
     pub(super) script: BundleFile,
 }
 
-/// Places a tool before the program on the chosen ranks. `name` tells the script from those of other
-/// steps and rungs; `user_python` is the user's own `PYTHON_EXEC`.
+/// Places a tool before the program on the chosen ranks. `name` tells the script from those of
+/// other steps and rungs; `user_python` is the user's own `PYTHON_EXEC`.
 pub(super) fn wrap_ranks(
     ranks: &RankSelection,
     tool: &[Arg],
@@ -106,8 +106,8 @@ pub(super) fn wrap_ranks(
     Ok(RankCommand { argv, env, script })
 }
 
-/// A word of the tool's command for a script. `number` is the mark in paths that stands for a number,
-/// and the script's variable with that number; its variable `job` has the job's folder.
+/// A word of the tool's command for a script. `number` is the mark in paths that stands for a
+/// number, and the script's variable with that number; its variable `job` has the job's folder.
 pub(super) fn quoted(word: &Arg, number: (&str, &str)) -> String {
     let (mark, variable) = number;
     match word {

@@ -1,8 +1,8 @@
 //! Reason codes in words: why a rung was given up or a step failed, and the user's next step.
 //!
-//! Codes come from the diagnosis tables of the tools (`src/plan/src/tool/*.rs`), from the agent (`missing`,
-//! `exit`, `timeout` …), from the importers (`empty_report`, `nan_counters`, `unknown_metric`), and
-//! from planning (`tool_missing`, `no_gpu` …).
+//! Codes come from the diagnosis tables of the tools (`src/plan/src/tool/*.rs`), from the agent
+//! (`missing`, `exit`, `timeout` …), from the importers (`empty_report`, `nan_counters`,
+//! `unknown_metric`), and from planning (`tool_missing`, `no_gpu` …).
 
 use rgpu_model::error::Side;
 

@@ -200,8 +200,8 @@ fn ncu_keeps_jax_from_reserving_memory_unless_the_user_decides() {
     assert_eq!(of_rung(&request), None);
 }
 
-/// All ten steps of a JAX program were CUDA graphs, and without their kernels the survey had only those
-/// that made its random numbers.
+/// All ten steps of a JAX program were CUDA graphs, and without their kernels the survey had only
+/// those that made its random numbers.
 #[test]
 fn a_choice_of_kernels_sees_those_inside_cuda_graphs() {
     let is_traced = |request: &Request, version: &str| {

@@ -1,7 +1,8 @@
 //! Mode `torch` for a program: a `sitecustomize` in front of the program's modules starts torch's
 //! profiler.
 //!
-//! Python imports `sitecustomize` from PYTHONPATH before the program, in every Python process of it.
+//! Python imports `sitecustomize` from PYTHONPATH before the program, in every Python process of
+//! it.
 
 use rgpu_protocol::plan::Arg;
 

@@ -1,7 +1,8 @@
 //! Replaces the host's paths in compiler output with paths on this machine, for `rgpu build`.
 //!
 //! The plan's [`DraftInfo`] gives the names of the sources, as compilers print them. A build of a
-//! Python DSL also prints absolute paths; the job's folder in them comes from the commands that ran.
+//! Python DSL also prints absolute paths; the job's folder in them comes from the commands that
+//! ran.
 
 use std::path::Path;
 
@@ -32,14 +33,14 @@ impl<'a> PathLocalizer<'a> {
         self.info.sources.iter().map(|source| source.local_path.as_path())
     }
 
-    /// Replaces the sources' paths with this machine's. Other paths below the job's folder, if it is
-    /// known, become relative to it.
+    /// Replaces the sources' paths with this machine's. Other paths below the job's folder, if it
+    /// is known, become relative to it.
     pub(super) fn localize(&self, text: &str) -> String {
         let mut text = text.to_owned();
         if let Some(job_folder) = &self.job_folder {
             for source in &self.info.sources {
-                // `host_name` is relative to the compiler's working folder, which is one level below
-                // the job's folder.
+                // `host_name` is relative to the compiler's working folder, which is one level
+                // below the job's folder.
                 let inner = source.host_name.trim_start_matches("../");
                 let local = source.local_path.display().to_string();
                 text = text.replace(&format!("{job_folder}/{inner}"), &local);

@@ -2,9 +2,9 @@
 //!
 //! The kernels of the survey, the estimated costs of the section sets and the program's time come
 //! in. [`BudgetFit`] goes out: the kernels, the set and the launches to profile, with their
-//! estimated cost. What exceeds the limit is dropped in this order: first a smaller section set, then
-//! fewer launches of each kernel, then the smallest set. Then the same with launches in a row instead
-//! of chosen launch numbers, and last with fewer kernels.
+//! estimated cost. What exceeds the limit is dropped in this order: first a smaller section set,
+//! then fewer launches of each kernel, then the smallest set. Then the same with launches in a row
+//! instead of chosen launch numbers, and last with fewer kernels.
 
 use super::numbers::{self, LaunchQuota, MIN_CLASS_SHARE};
 use super::{KernelCandidate, LAUNCHES_PER_CLASS};
@@ -21,8 +21,8 @@ const RUNS_UNDER_NCU: f64 = 1.5;
 /// Without `--budget` the detailed pass may take at least this long, however short the program is.
 const SHORT_PASS_S: f64 = 20.0;
 
-/// A section set with the cost of a launch. `None`: the sections that the user named, else the usual
-/// set.
+/// A section set with the cost of a launch. `None`: the sections that the user named, else the
+/// usual set.
 pub(in crate::run) type SetCost = (Option<&'static str>, LaunchCost);
 
 /// The sections and launches that may be profiled.
@@ -34,8 +34,9 @@ pub(in crate::run) struct DeepChoices {
     pub fallback: Option<SetCost>,
     /// Maximum number of launches of each class, or of each kernel without numbers.
     pub max_launches: u64,
-    /// Whether launches may be chosen by their numbers: for a program of which ncu profiles all, and
-    /// if the user did not choose launches. It is not known how ncu counts under filters by region.
+    /// Whether launches may be chosen by their numbers: for a program of which ncu profiles all,
+    /// and if the user did not choose launches. It is not known how ncu counts under filters by
+    /// region.
     pub by_number: bool,
 }
 

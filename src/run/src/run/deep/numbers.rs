@@ -1,12 +1,12 @@
-//! Chooses launches by their numbers. ncu's `--kernel-id` numbers the launches of each kernel from 1,
-//! and matches the number with a regular expression. So one run of the program profiles launches from
-//! all its parts. (`--launch-skip` and `--launch-count` only give launches in a row, and
+//! Chooses launches by their numbers. ncu's `--kernel-id` numbers the launches of each kernel from
+//! 1, and matches the number with a regular expression. So one run of the program profiles launches
+//! from all its parts. (`--launch-skip` and `--launch-count` only give launches in a row, and
 //! `--filter-mode per-launch-config` mixes kernels of equal geometry.)
 //!
 //! NVIDIA's manual says that grid, block and shared memory have counts of their own. ncu 2025.3.1
-//! does not do so: with the numbers 7, 20, 34 and 67 it profiled the launches of `cupy_copy` that have
-//! these numbers among all 120, the four of them with the small grid, in their place between those of
-//! other kernels. So the numbers here count all launches of a kernel.
+//! does not do so: with the numbers 7, 20, 34 and 67 it profiled the launches of `cupy_copy` that
+//! have these numbers among all 120, the four of them with the small grid, in their place between
+//! those of other kernels. So the numbers here count all launches of a kernel.
 //!
 //! One expression serves all kernels: a number that is chosen for one class takes a launch of each
 //! other kernel, too. So numbers that serve several classes are preferred.
@@ -73,7 +73,8 @@ fn lacks(class: &LaunchClass, chosen: &BTreeSet<u64>, target_count: usize) -> bo
         || target_count > 1 && !later_half.iter().any(|number| chosen.contains(number))
 }
 
-/// The number that also serves most of the other classes, of equal ones the one nearest to `middle`.
+/// The number that also serves most of the other classes, of equal ones the one nearest to
+/// `middle`.
 fn most_useful(
     numbers: &[u64],
     middle: u64,
@@ -151,8 +152,8 @@ mod tests {
         assert_eq!(counts, [3, 4, 4]);
     }
 
-    /// CuPy's copies for `roll` in the order of the recorded run: two of a row, then one of the rest of
-    /// the grid, 1.7 µs and 81 µs.
+    /// CuPy's copies for `roll` in the order of the recorded run: two of a row, then one of the
+    /// rest of the grid, 1.7 µs and 81 µs.
     #[test]
     fn the_numbers_are_those_of_the_long_class_among_all_launches() {
         let order: Vec<usize> = [0, 0, 1].repeat(40);

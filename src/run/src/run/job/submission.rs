@@ -1,5 +1,5 @@
-//! Submits a plan as a job. If that fails or is cancelled, nothing has run, or the run's record says
-//! how to ask the host.
+//! Submits a plan as a job. If that fails or is cancelled, nothing has run, or the run's record
+//! says how to ask the host.
 
 use std::sync::Mutex;
 

@@ -85,7 +85,8 @@ impl PassPlanner {
         let one =
             Pass { regions: chosen_regions, kernels: Some(exact_filter(taken)), ..Pass::default() };
         let passes = match fit.numbers.is_empty() {
-            // Numbers that ncu does not find are too large for this run: its first launches are left.
+            // Numbers that ncu does not find are too large for this run: its first launches are
+            // left.
             false => VecDeque::from([Pass {
                 count: Some(launches),
                 numbers: fit.numbers,
@@ -199,8 +200,8 @@ impl PassPlanner {
 
     /// The chosen kernels with their price, for the user. `counts` has the launches of each.
     ///
-    /// The price is that of an otherwise idle machine: beside other work, passes took up to 2.6 times as
-    /// long. Only the time after which a program is stopped can be promised.
+    /// The price is that of an otherwise idle machine: beside other work, passes took up to 2.6
+    /// times as long. Only the time after which a program is stopped can be promised.
     fn price_text(
         &self,
         taken: &[KernelCandidate],
@@ -356,7 +357,8 @@ mod tests {
         assert!(text(2).contains("at most 82 s"), "each pass has its own limit");
     }
 
-    /// Inductor benchmarked a kernel 211 times in the survey, and the next run launched it 11 times.
+    /// Inductor benchmarked a kernel 211 times in the survey, and the next run launched it 11
+    /// times.
     #[test]
     fn a_pass_that_skips_too_many_launches_is_retried_without_its_skip() {
         let durations: Vec<f64> = (0..222).map(|n| 100_000.0 - 100.0 * f64::from(n)).collect();

@@ -74,8 +74,8 @@ CREATE VIEW queue_now AS
     ON v.id = (SELECT max(id) FROM event WHERE kind = 'entry' AND subject = e.id);
 ";
 
-/// Version 2: loops. Their events are `loop` with the loop's number, whose `attempt` is the iteration
-/// and whose `detail` is the whole state, and `loop-stop`, which asks a loop to stop.
+/// Version 2: loops. Their events are `loop` with the loop's number, whose `attempt` is the
+/// iteration and whose `detail` is the whole state, and `loop-stop`, which asks a loop to stop.
 const LOOP: &str = "
 CREATE TABLE loop (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -255,7 +255,8 @@ fn can_start(project: &Path, program: &str) -> bool {
     which::which_in(program, std::env::var_os("PATH"), project).is_ok()
 }
 
-/// The first name in braces that is no placeholder. Braces around anything else are a command's own.
+/// The first name in braces that is no placeholder. Braces around anything else are a command's
+/// own.
 fn unknown_placeholder(command: &str) -> Option<&str> {
     let is_name =
         |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
