@@ -78,7 +78,8 @@ pub(super) fn other(args: &LlmArgs, path: &Path) -> Result<LlmArgs> {
         args.gpu.gpu =
             if gpu.ends_with(".toml") { beside(gpu.into()).display().to_string() } else { gpu };
     }
-    args.gpu.calib = flags.calib.map(beside).or(args.gpu.calib);
+    let calib = |file: PathBuf| if file.as_os_str() == "none" { file } else { beside(file) };
+    args.gpu.calib = flags.calib.map(calib).or(args.gpu.calib);
     args.topology = flags.topology.map(beside).or(args.topology);
     let one_of = |value: Option<String>, old: String, allowed: &[&str]| match value {
         Some(value) if !allowed.contains(&value.as_str()) => {

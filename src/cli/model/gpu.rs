@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use rgpu_predict::Calibration;
-use rgpu_predict::calibration::LikelyEnd;
+use rgpu_predict::calibration::{LikelyEnd, shipped};
 use rgpu_predict::hw::{Gpu, Hardware, builtin_gpus, find};
 use rgpu_predict::kernel::{Context, LaunchMode};
 
@@ -26,8 +26,9 @@ pub(in crate::cli) struct GpuArgs {
     #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub gpu: String,
 
-    /// Measured efficiencies, as `rgpu model fit` writes them
-    #[arg(long, value_name = "FILE")]
+    /// Measured efficiencies, as `rgpu model fit` writes them, instead of those that ship with
+    /// rgpu; `none` predicts with full efficiency
+    #[arg(long, value_name = "FILE|none")]
     pub calib: Option<PathBuf>,
 
     /// How kernels are launched
@@ -67,10 +68,7 @@ impl PredictedGpu {
 pub(super) fn target(app: &App, args: &GpuArgs) -> Result<PredictedGpu> {
     let hardware = load(app, &args.gpu)?;
     let gpu = resolve(&hardware)?;
-    let calibration = match &args.calib {
-        Some(path) => Some(calibration(path, &hardware.id)?),
-        None => None,
-    };
+    let calibration = calibration(args.calib.as_deref(), &hardware.id)?;
     let launch = match args.launch.as_str() {
         "stream" => LaunchMode::Stream,
         "synchronous" => LaunchMode::Synchronous,
@@ -84,14 +82,19 @@ pub(super) fn resolve(hardware: &Hardware) -> Result<Gpu> {
     hardware.gpu().map_err(|error| Failure::new(Exit::Config, "bad_hardware", error.to_string()))
 }
 
-/// A calibration of the GPU `id`.
-pub(super) fn calibration(path: &Path, id: &str) -> Result<Calibration> {
+/// The calibration of the GPU `id`: that of a file, or the one that ships. `None` with `none`, or
+/// if none is known.
+pub(super) fn calibration(file: Option<&Path>, id: &str) -> Result<Option<Calibration>> {
+    let Some(path) = file else { return Ok(shipped(id)) };
+    if path.as_os_str() == "none" {
+        return Ok(None);
+    }
     let calibration = Calibration::parse(&input::toml(path)?).map_err(|error| {
         let what = toml_error::short(&error.to_string());
         Failure::new(Exit::Config, "bad_calibration", what).file(path.display())
     })?;
     if calibration.gpu == id {
-        Ok(calibration)
+        Ok(Some(calibration))
     } else {
         let what = format!("the calibration is of `{}`, not of `{id}`", calibration.gpu);
         Err(Failure::new(Exit::Config, "bad_calibration", what).file(path.display()))

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use rgpu_predict::Dtype;
 use rgpu_predict::document::{CalibrationState, KernelDocument, Shares, kernel_document};
 use rgpu_predict::kernel::gemm::grouped;
 use rgpu_predict::kernel::{
     Attention, AttentionKind, Experts, Gemm, KernelTime, OpKind, QuantizedGemm, StreamingKernel,
 };
+use rgpu_predict::{Calibration, Dtype};
 
 use super::gpu::{GpuArgs, PredictedGpu, target};
 use super::input;
@@ -202,6 +202,8 @@ fn predict(args: &KernelArgs, target: &PredictedGpu) -> Result<Vec<KernelDocumen
             let note = format!("{name} multiplies no {widest}: values are widened to 16 bits");
             document.notes.push(note);
         }
+        let source = target.calibration.as_ref().and_then(Calibration::source_text);
+        document.notes.extend(source.filter(|_| time.is_calibrated));
         document
     };
     let weights = args.weights.unwrap_or(args.dtype);

@@ -34,8 +34,9 @@ pub(in crate::cli) struct ReconcileArgs {
     #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub gpu: String,
 
-    /// Measured efficiencies, as `rgpu model fit` writes them
-    #[arg(long, value_name = "FILE")]
+    /// Measured efficiencies, as `rgpu model fit` writes them, instead of those that ship with
+    /// rgpu; `none` predicts with full efficiency
+    #[arg(long, value_name = "FILE|none")]
     pub calib: Option<PathBuf>,
 
     /// The config.json of the model of servers and steps
@@ -80,10 +81,7 @@ const SHOWN_PATTERNS: usize = 16;
 pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
     let hardware = gpu::load(app, &args.gpu)?;
     let numbers = gpu::resolve(&hardware)?;
-    let calibration = match &args.calib {
-        Some(path) => Some(gpu::calibration(path, &hardware.id)?),
-        None => None,
-    };
+    let calibration = gpu::calibration(args.calib.as_deref(), &hardware.id)?;
     let model = args.config.as_deref().map(llm::model).transpose()?;
     let all = rows(app, &args.sources, &args.dates)?;
     let has_name = |row: &&Measurement| match &args.model {

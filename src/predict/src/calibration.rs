@@ -1,11 +1,15 @@
 //! Measured efficiencies, as `rgpu model fit` writes them and predictions read them.
 
+mod shipped;
+
+pub use shipped::shipped;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Dtype;
 use crate::dtype::MathKind;
-use crate::kernel::OpKind;
+use crate::kernel::{KernelTime, OpKind};
 
 /// The schema of a calibration file.
 pub const SCHEMA: &str = "rgpu.calibration/1";
@@ -18,12 +22,56 @@ pub struct Calibration {
     pub schema: String,
     /// The GPU's name in the catalogue.
     pub gpu: String,
+    /// Where the rows come from. Absent in a fit of the user's own rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<CalibrationSource>,
     /// The fits of kernels, by kind and format.
     #[serde(default)]
     pub kernel: Vec<KernelFit>,
     /// The fits of collectives, by name and number of GPUs.
     #[serde(default)]
     pub collective: Vec<CollectiveFit>,
+    /// The fits of products that are repeated until the power limit acts, by format.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sustained: Vec<SustainedFit>,
+}
+
+/// Where the rows of a shipped calibration come from.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CalibrationSource {
+    /// Who measured them, with what.
+    pub title: String,
+    /// The address of the rows.
+    pub url: Option<String>,
+    /// The licence of the rows. The calibration has none of them, only what was fitted to them.
+    pub license: String,
+    /// The day of the measurement or of the reading, as YYYY-MM-DD.
+    pub date: String,
+    /// The GPU whose shares these are, where no rows of this one are known.
+    pub borrowed_from: Option<String>,
+}
+
+/// The rate of products that are repeated until the power limit acts.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SustainedFit {
+    /// The format of the factors.
+    pub dtype: Dtype,
+    /// The share of the compute peak that the power limit allows.
+    pub compute: f64,
+    /// The median SM clock of products that the limit slows, in MHz.
+    pub clock_mhz: Option<f64>,
+    /// The errors on the fitted rows.
+    pub errors: Errors,
+}
+
+/// The time of a product that is repeated, where the power limit allows this share of the peak.
+#[must_use]
+pub fn sustained_ns(time: &KernelTime, share: f64) -> f64 {
+    time.time_ns().max(time.bound_compute_ns / share)
 }
 
 /// The fractions of the peaks that a kernel reaches.
@@ -45,7 +93,50 @@ pub struct Efficiency {
     /// The share of the softmax's time that the products do not hide. `None` if this kind of
     /// kernel has no softmax.
     pub softmax: Option<f64>,
+    /// The parameters of the rows of a norm or a reduction. `None` if only bytes count.
+    pub rows: Option<RowEfficiency>,
+    /// The parameters of a product's tiles. `None` if the kernel has none.
+    pub tiles: Option<TileEfficiency>,
+    /// The exponent p of (a^p + b^p)^(1/p), the time of products and of HBM traffic that overlap.
+    /// `None`: the larger of both.
+    pub overlap: Option<f64>,
+    /// How the logarithm of the time changes with the sizes, by [`crate::kernel::features`].
+    pub trend: Option<Trend>,
 }
+
+/// What the tiles of a product cost beside their FLOPs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TileEfficiency {
+    /// The share of shared memory's rate at which a tile's operands arrive.
+    pub load: f64,
+    /// The time that each wave of tiles adds, in ns.
+    pub wave_ns: f64,
+    /// The time of the second kernel, which adds the parts of a split product, in ns.
+    pub split_ns: f64,
+    /// The share of these rates that products reach whose rows are not aligned to 16 bytes.
+    pub misaligned: f64,
+}
+
+/// What the rows of a kernel that only moves bytes cost beside their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RowEfficiency {
+    /// The time of each row, in ns.
+    pub row_ns: f64,
+    /// The time that each element adds to its row, in ns.
+    pub element_ns: f64,
+    /// Number of rows that an SM computes at once.
+    pub at_once: f64,
+    /// The share of these rates that rows reach which are not aligned to 16 bytes.
+    pub misaligned: f64,
+}
+
+/// The number of features of a [`Trend`].
+pub const FEATURES: usize = 8;
+
+/// Weights of a kernel's features; 0 for those that do not matter.
+pub type Trend = [f64; FEATURES];
 
 impl Efficiency {
     /// Full peak and full bandwidth, with the stated launch time.
@@ -56,6 +147,10 @@ impl Efficiency {
         quantize: None,
         block_ns: None,
         softmax: None,
+        rows: None,
+        tiles: None,
+        overlap: None,
+        trend: None,
     };
 }
 
@@ -159,6 +254,20 @@ pub enum CalibrationError {
 }
 
 impl Calibration {
+    /// Where the efficiencies come from, as a sentence. `None` for the user's own fit.
+    #[must_use]
+    pub fn source_text(&self) -> Option<String> {
+        let source = self.source.as_ref()?;
+        Some(match &source.borrowed_from {
+            Some(from) => format!(
+                "no measured rows of {} ship with rgpu; the efficiencies are those of {from} ({}), \
+                 with a wider interval",
+                self.gpu, source.title
+            ),
+            None => format!("efficiencies fitted on {} ({})", source.date, source.title),
+        })
+    }
+
     /// Reads a calibration file.
     ///
     /// # Errors
@@ -205,6 +314,17 @@ impl Calibration {
             efficiency.quantize = efficiency.quantize.map(|share| share / factor);
             efficiency.block_ns = efficiency.block_ns.map(|ns| ns * factor);
             efficiency.softmax = efficiency.softmax.map(|share| share * factor);
+            efficiency.rows = efficiency.rows.map(|rows| RowEfficiency {
+                row_ns: rows.row_ns * factor,
+                element_ns: rows.element_ns * factor,
+                ..rows
+            });
+            efficiency.tiles = efficiency.tiles.map(|tiles| TileEfficiency {
+                load: tiles.load / factor,
+                wave_ns: tiles.wave_ns * factor,
+                split_ns: tiles.split_ns * factor,
+                misaligned: tiles.misaligned,
+            });
         }
         for fit in &mut shifted.collective {
             let factor = factor(&fit.test);
@@ -226,16 +346,22 @@ impl Calibration {
         bytes: f64,
     ) -> Option<Efficiency> {
         let is_inside = |[least, most]: [f64; 2], value: f64| value >= least && value <= most;
+        let fit = self.fit_of(op, math)?;
+        (is_inside(fit.flops, flops) && is_inside(fit.bytes, bytes)).then_some(fit.efficiency)
+    }
+
+    /// The fit of a kind of kernel, at any size.
+    #[must_use]
+    pub fn fit_of(&self, op: OpKind, math: MathKind) -> Option<&KernelFit> {
         let of = |op: OpKind| {
             let is_same = |fit: &&KernelFit| !op.has_products() || fit.dtype.math() == math;
             self.kernel.iter().filter(|fit| fit.op == op).find(is_same)
         };
         // Without steps to fit, the kernels of an eager module are as elementwise kernels.
-        let fit = match op {
-            OpKind::EagerModule => of(op).or_else(|| of(OpKind::Elementwise))?,
-            op => of(op)?,
-        };
-        (is_inside(fit.flops, flops) && is_inside(fit.bytes, bytes)).then_some(fit.efficiency)
+        match op {
+            OpKind::EagerModule => of(op).or_else(|| of(OpKind::Elementwise)),
+            op => of(op),
+        }
     }
 
     /// The parameters for a collective. `None` if it was not measured, or only at other sizes.

@@ -164,10 +164,13 @@ impl FromStr for Dtype {
         let lower = text.to_lowercase();
         // The names of PyTorch and of other tools for the same formats.
         let name = match lower.as_str() {
-            "float32" | "float" => "fp32",
-            "float16" | "half" => "fp16",
+            "float32" | "float" | "f32" => "fp32",
+            "float16" | "half" | "f16" => "fp16",
             "bfloat16" => "bf16",
-            "float8" | "float8_e4m3fn" | "float8_e5m2" | "e4m3" => "fp8",
+            "float8" | "float8_e4m3fn" | "float8_e5m2" | "e4m3" | "e5m2" | "f8e4m3" | "f8e5m2" => {
+                "fp8"
+            }
+            "i8" | "s8" => "int8",
             "fp4" => "nvfp4",
             name => name,
         };

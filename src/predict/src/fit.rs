@@ -6,20 +6,22 @@
 //! minimises the mean of squared relative errors, plus a small pull towards η = 1 and the stated
 //! τ, so that parameters that the rows do not determine stay where they are without data.
 
+mod kernels;
 mod steps;
 
 use std::collections::BTreeMap;
 
 pub use steps::fit_steps;
 
-use crate::calibration::{
-    Calibration, CollectiveFit, Efficiency, Errors, KernelFit, Regime, SCHEMA,
-};
+pub use kernels::MIN_ROWS_WITH_TILES;
+
+use crate::calibration::{Calibration, CollectiveFit, Errors, Regime, SCHEMA};
 use crate::collective::Topology;
 use crate::hw::Gpu;
-use crate::kernel::{KernelTime, LaunchMode, OpKind};
-use crate::measurement::{Measurement, MeasurementKind, Prediction, context};
+use crate::kernel::OpKind;
+use crate::measurement::{Measurement, MeasurementKind, Prediction, Repeat, context};
 use crate::{Dtype, measurement};
+use kernels::{KernelRow, fit_kernel};
 
 /// The minimum number of rows for a fit.
 pub const MIN_ROWS: usize = 8;
@@ -69,15 +71,19 @@ pub fn fit(
     rows: &[Measurement],
 ) -> FitOutcome {
     let context = context(gpu, None);
-    let mut kernels: BTreeMap<(OpKind, Dtype), Vec<(KernelTime, f64, bool)>> = BTreeMap::new();
+    let mut kernels: BTreeMap<(OpKind, Dtype), Vec<KernelRow<'_>>> = BTreeMap::new();
     let mut collectives: BTreeMap<(String, u32), Vec<CollectiveRow>> = BTreeMap::new();
-    let (mut too_fast, mut unused) = (Vec::new(), 0);
+    let (mut too_fast, mut unused, mut sustained) = (Vec::new(), 0, Vec::new());
     for row in rows {
         let (Some(predicted), Some(time_ns)) = (row.predict(&context, topology), row.time_ns)
         else {
             unused += 1;
             continue;
         };
+        if row.repeat == Some(Repeat::Sustained) {
+            sustained.push((row, time_ns));
+            continue;
+        }
         if time_ns < predicted.bound_ns() || time_ns <= 0.0 {
             too_fast.push((row.clone(), predicted.bound_ns(), time_ns));
             continue;
@@ -86,8 +92,8 @@ pub fn fit(
         match (predicted, row.kind) {
             (Prediction::Kernel(kernel), MeasurementKind::Kernel) => {
                 let dtype = row.dtype.unwrap_or(Dtype::Bf16);
-                let rows = kernels.entry((kernel.work.op, dtype)).or_default();
-                rows.push((kernel, time_ns, is_held_out));
+                let rows = kernels.entry((kernel.work.op, fitted_dtype(kernel.work.op, dtype)));
+                rows.or_default().push(KernelRow { row, bare: kernel, time_ns, is_held_out });
             }
             (Prediction::Collective(time), _) => {
                 let key = (time.op.name().to_owned(), time.ranks as u32);
@@ -101,8 +107,10 @@ pub fn fit(
     let mut calibration = Calibration {
         schema: SCHEMA.to_owned(),
         gpu: gpu_name.to_owned(),
+        source: None,
         kernel: Vec::new(),
         collective: Vec::new(),
+        sustained: Vec::new(),
     };
     for ((op, dtype), rows) in kernels {
         match fit_kernel(op, dtype, &rows, gpu) {
@@ -116,66 +124,13 @@ pub fn fit(
             None => too_few.push((format!("{op} on {gpus} GPUs"), rows.len())),
         }
     }
+    calibration.sustained = kernels::fit_sustained(gpu, &calibration, &sustained);
     FitOutcome { calibration, too_fast, too_few, unused }
 }
 
-fn fit_kernel(
-    op: OpKind,
-    dtype: Dtype,
-    rows: &[(KernelTime, f64, bool)],
-    gpu: &Gpu,
-) -> Option<KernelFit> {
-    let mut parameters = vec![
-        Parameter { name: "compute", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
-        Parameter { name: "memory", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
-        Parameter { name: "launch_ns", bounds: LAUNCH_BOUNDS_NS, start: LaunchMode::Stream.ns() },
-    ];
-    if op == OpKind::QuantizedGemm {
-        parameters.push(Parameter { name: "quantize", bounds: EFFICIENCY_BOUNDS, start: 1.0 });
-        parameters.push(Parameter {
-            name: "block_ns",
-            bounds: LAUNCH_BOUNDS_NS,
-            start: LaunchMode::Stream.ns(),
-        });
-    }
-    if op == OpKind::AttentionPrefill {
-        parameters.push(Parameter { name: "softmax", bounds: EFFICIENCY_BOUNDS, start: 1.0 });
-    }
-    let efficiency = |values: &[f64]| {
-        let of = |name| {
-            let pairs = parameters.iter().zip(values);
-            pairs.into_iter().find(|(p, _)| p.name == name).map(|(_, value)| *value)
-        };
-        Efficiency {
-            compute: values[0],
-            memory: values[1],
-            launch_ns: Some(values[2]),
-            quantize: of("quantize"),
-            block_ns: of("block_ns"),
-            softmax: of("softmax"),
-        }
-    };
-    let (train, test) = split(rows, |row| row.2)?;
-    let values = minimise(&parameters, |values| {
-        let used = efficiency(values);
-        mean_square(&train, |row| row.0.time_with(&used, gpu), |row| row.1)
-    });
-    let fitted = efficiency(&values);
-    let errors = |rows: &[&(KernelTime, f64, bool)]| {
-        errors(rows.iter().map(|row| (row.0.time_with(&fitted, gpu), row.1)))
-    };
-    let range =
-        |value: fn(&KernelTime) -> f64| least_and_most(rows.iter().map(|row| value(&row.0)));
-    Some(KernelFit {
-        op,
-        dtype,
-        efficiency: fitted,
-        active_bounds: active_bounds(&parameters, &values),
-        flops: range(|kernel| kernel.work.flops),
-        bytes: range(|kernel| kernel.work.bytes),
-        train: errors(&train),
-        test: errors(&test),
-    })
+/// The format by which a kind of kernel is fitted: kernels without products are all alike.
+fn fitted_dtype(op: OpKind, dtype: Dtype) -> Dtype {
+    if op.has_products() { dtype } else { Dtype::Bf16 }
 }
 
 /// The fit of the times of one collective, in pairs of bytes and ns, where no link is known: the
@@ -375,7 +330,7 @@ pub fn gpu_rows<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::LikelyEnd;
+    use crate::calibration::{Efficiency, LikelyEnd};
     use crate::hw::find;
 
     /// Rows of products that run at `compute` and `memory` of the peaks, with `launch` ns each.
@@ -415,14 +370,13 @@ mod tests {
     #[test]
     fn the_quantization_of_activations_has_its_own_efficiency() {
         let gpu = find("h200").unwrap().gpu().unwrap();
-        let context = context(&gpu, None);
         let known = Efficiency {
             compute: 0.7,
             memory: 0.65,
             launch_ns: Some(2500.0),
             quantize: Some(0.4),
             block_ns: Some(500.0),
-            softmax: None,
+            ..Efficiency::PERFECT
         };
         let mut rows = Vec::new();
         for m in [1, 16, 64, 128, 512, 2048, 8192, 32768] {
@@ -433,10 +387,7 @@ mod tests {
                     row.dtype = Some(Dtype::Fp8);
                     (row.m, row.n, row.k) =
                         (Some(f64::from(m)), Some(f64::from(n)), Some(f64::from(k)));
-                    let Some(Prediction::Kernel(time)) = row.predict(&context, None) else {
-                        panic!()
-                    };
-                    row.time_ns = Some(time.time_with(&known, &gpu));
+                    row.time_ns = kernels::time_ns(&row, &known, &gpu);
                     rows.push(row);
                 }
             }
@@ -451,8 +402,8 @@ mod tests {
         // A calibrated prediction is the time that the fit computed.
         let row = rows.iter().find(|row| row.k == Some(8192.0)).unwrap();
         let calibrated = row.predict(&super::context(&gpu, Some(&fitted)), None).unwrap();
-        let Some(Prediction::Kernel(bare)) = row.predict(&context, None) else { panic!() };
-        assert!((calibrated.time_ns() / bare.time_with(&found, &gpu) - 1.0).abs() < 1e-9);
+        let of_fit = kernels::time_ns(row, &found, &gpu).unwrap();
+        assert!((calibrated.time_ns() / of_fit - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub use moe::Experts;
 pub use quantized::QuantizedGemm;
 pub use streaming::StreamingKernel;
 
-use crate::calibration::{Calibration, Efficiency};
+use crate::calibration::{Calibration, Efficiency, FEATURES, Trend};
 use crate::dtype::MathKind;
 use crate::hw::{Gpu, Hardware, Tier};
 use crate::term::{Input, Term};
@@ -43,8 +43,24 @@ pub enum OpKind {
     AttentionPrefill,
     /// Attention of one query per sequence.
     AttentionDecode,
-    /// A normalization.
+    /// A normalization, as RMS norm.
     Norm,
+    /// A layer norm, which subtracts the mean.
+    LayerNorm,
+    /// A softmax over rows.
+    Softmax,
+    /// A sum or another reduction of each row.
+    Reduction,
+    /// A sum or another reduction of each column.
+    ColumnReduction,
+    /// A sum or another reduction of all elements.
+    FullReduction,
+    /// A copy into another number format.
+    Cast,
+    /// A function of each element: GELU, exponential.
+    Activation,
+    /// Rows of a table, by their indices.
+    Gather,
     /// Any other kernel that reads and writes its operands once.
     Elementwise,
     /// The small kernels of a module that runs without fusion, inside a step.
@@ -60,6 +76,14 @@ impl OpKind {
         (Self::AttentionPrefill, "attention_prefill"),
         (Self::AttentionDecode, "attention_decode"),
         (Self::Norm, "norm"),
+        (Self::LayerNorm, "layer_norm"),
+        (Self::Softmax, "softmax"),
+        (Self::Reduction, "reduction"),
+        (Self::ColumnReduction, "column_reduction"),
+        (Self::FullReduction, "full_reduction"),
+        (Self::Cast, "cast"),
+        (Self::Activation, "activation"),
+        (Self::Gather, "gather"),
         (Self::Elementwise, "elementwise"),
         (Self::EagerModule, "eager_module"),
     ];
@@ -67,7 +91,14 @@ impl OpKind {
     /// Whether its time depends on the format of its products. Other kernels only move bytes.
     #[must_use]
     pub fn has_products(self) -> bool {
-        !matches!(self, Self::Norm | Self::Elementwise | Self::EagerModule)
+        matches!(
+            self,
+            Self::Gemm
+                | Self::GroupedGemm
+                | Self::QuantizedGemm
+                | Self::AttentionPrefill
+                | Self::AttentionDecode
+        )
     }
 
     /// The name in flags and files.
@@ -125,6 +156,11 @@ impl<'a> Context<'a> {
         launch.ns()
     }
 
+    /// The efficiencies of a kind of kernel, at any size. `None` if it was not fitted.
+    fn fit_of(&self, op: OpKind, math: MathKind) -> Option<Efficiency> {
+        self.calibration?.fit_of(op, math).map(|fit| fit.efficiency)
+    }
+
     fn efficiency(&self, op: OpKind, math: MathKind, flops: f64, bytes: f64) -> Option<Efficiency> {
         self.calibration?.efficiency(op, math, flops, bytes)
     }
@@ -145,6 +181,8 @@ pub struct KernelWork {
     pub padded_flops: f64,
     /// Waves rounded up, over exact waves: at least 1.
     pub wave_factor: f64,
+    /// Waves of tiles, rounded up; 0 if there are none.
+    pub waves: f64,
     /// Bytes that cross shared memory, 0 if not known.
     pub shared_bytes: f64,
     /// Bytes that this way of computing adds to HBM's traffic.
@@ -157,6 +195,17 @@ pub struct KernelWork {
     pub quantized_bytes: f64,
     /// Number of launches.
     pub launches: f64,
+    /// Rows of the tensor, or of the result of a product; 0 if not known.
+    pub rows: f64,
+    /// Elements of a row; 0 if not known.
+    pub columns: f64,
+    /// How far the rows of the operands are from an alignment of 16 bytes: 0, or the number of
+    /// halvings, 3 for one of 2 bytes.
+    pub misalignment: f64,
+    /// Whether elements have 32 bits, in kernels that only move bytes: 1 or 0.
+    pub wide: f64,
+    /// Whether k is in several parts.
+    pub is_split: bool,
     /// The tile that was chosen, for texts; zeros if there is none.
     pub tile: [f64; 3],
 }
@@ -172,14 +221,59 @@ impl KernelWork {
             bytes,
             padded_flops: flops,
             wave_factor: 1.0,
+            waves: 0.0,
             shared_bytes: 0.0,
             added_bytes: 0.0,
             exponentials: 0.0,
             quantized_rows: 0.0,
             quantized_bytes: 0.0,
             launches: 1.0,
+            rows: 0.0,
+            columns: 0.0,
+            misalignment: 0.0,
+            wide: 0.0,
+            is_split: false,
             tile: [0.0; 3],
         }
+    }
+
+    /// Notes the rows of the tensor of a kernel that only moves bytes.
+    pub fn set_rows(&mut self, rows: f64, columns: f64, dtype: Dtype) {
+        (self.rows, self.columns) = match self.op {
+            OpKind::ColumnReduction => (columns, rows),
+            _ => (rows, columns),
+        };
+        self.misalignment = gemm::halvings_from_16(columns, dtype);
+        self.wide = if dtype.bits() == 32 { 1.0 } else { 0.0 };
+    }
+
+    /// The numbers that a [`Trend`] weighs.
+    #[must_use]
+    pub fn features(&self) -> [f64; FEATURES] {
+        let of = |value: f64, unit: f64| {
+            if value > 0.0 { (value / unit).ln().clamp(-8.0, 8.0) } else { 0.0 }
+        };
+        let (size, columns, rows) =
+            (of(self.bytes, 1e6), of(self.columns, 1024.0), of(self.rows, 1024.0));
+        [
+            1.0,
+            size,
+            size * size / 10.0,
+            columns,
+            columns * columns / 10.0,
+            rows,
+            rows * rows / 10.0,
+            if self.op.has_products() {
+                self.misalignment
+            } else {
+                self.wide * size.max(0.0).tanh()
+            },
+        ]
+    }
+
+    fn trend(&self, trend: &Trend) -> f64 {
+        let pairs = trend.iter().zip(self.features());
+        pairs.map(|(weight, feature)| weight * feature).sum::<f64>().clamp(-1.5, 1.5).exp()
     }
 
     /// The time of all exponentials, in ns; 0 if the clock is not known.
@@ -204,20 +298,51 @@ impl KernelWork {
         let wave_ns = compute(self.padded_flops) * self.wave_factor;
         let shared_ns = gpu.shared.map_or(0.0, |rate| self.shared_bytes / rate * seconds);
         let launch_ns = efficiency.and_then(|e| e.launch_ns).unwrap_or(context.launch.ns());
+        let (mut waves_ns, mut load, mut aligned) = (0.0, 1.0, 1.0);
+        let mut memory_share = used.memory;
+        let mut launches_ns = launch_ns * self.launches;
+        if let Some(tiles) = used.tiles {
+            if self.misalignment > 0.0 {
+                aligned = tiles.misaligned;
+            }
+            load = tiles.load * aligned;
+            waves_ns = self.waves * tiles.wave_ns;
+            launches_ns = launch_ns + if self.is_split { tiles.split_ns } else { 0.0 };
+        }
+        if let Some(rows) = used.rows {
+            if self.misalignment > 0.0 {
+                aligned = rows.misaligned;
+            }
+            let waves = (self.rows / (gpu.processors * rows.at_once)).max(1.0);
+            waves_ns += waves * (rows.row_ns + self.columns * rows.element_ns) / aligned;
+            memory_share *= aligned;
+        }
         KernelTime {
             work: *self,
             bound_compute_ns: compute(self.flops),
             bound_memory_ns: self.bytes / gpu.hbm * seconds,
-            compute_ns: wave_ns / used.compute,
-            memory_ns: (self.bytes + self.added_bytes) / gpu.hbm * seconds / used.memory,
-            shared_ns: shared_ns * self.wave_factor,
+            compute_ns: wave_ns / (used.compute * aligned) + waves_ns,
+            memory_ns: (self.bytes + self.added_bytes) / gpu.hbm * seconds / memory_share,
+            shared_ns: shared_ns * self.wave_factor / load
+                + if shared_ns > 0.0 { waves_ns } else { 0.0 },
             softmax_ns: self.softmax_ns(gpu) * used.softmax.unwrap_or(0.0),
             quantize_ns: self.quantized_bytes / gpu.hbm * seconds / used.quantize.unwrap_or(1.0)
                 + self.quantized_rows / gpu.processors * used.block_ns.unwrap_or(0.0),
-            launch_ns: launch_ns * self.launches,
+            launch_ns: launches_ns,
+            trend: used.trend.map_or(1.0, |trend| self.trend(&trend)),
             efficiency: used,
             is_calibrated: efficiency.is_some(),
         }
+    }
+}
+
+/// The time of products and of HBM traffic that overlap, with the exponent of
+/// [`Efficiency::overlap`].
+fn overlapped(on_chip: f64, memory: f64, exponent: Option<f64>) -> f64 {
+    let (least, most) = if on_chip < memory { (on_chip, memory) } else { (memory, on_chip) };
+    match exponent {
+        Some(p) if most > 0.0 => most * (1.0 + (least / most).powf(p)).powf(1.0 / p),
+        _ => most,
     }
 }
 
@@ -243,6 +368,8 @@ pub struct KernelTime {
     pub quantize_ns: f64,
     /// Time of all launches, in ns.
     pub launch_ns: f64,
+    /// The factor by which the fitted times of kernels of such sizes differ from the terms.
+    pub trend: f64,
     /// The efficiencies that were used; ones without a calibration.
     pub efficiency: Efficiency,
     /// Whether measured efficiencies were used.
@@ -277,30 +404,20 @@ impl KernelTime {
     /// The predicted time, in ns.
     #[must_use]
     pub fn time_ns(&self) -> f64 {
-        self.longest_ns() + self.quantize_ns + self.launch_ns
+        let terms = self.longest_ns() + self.quantize_ns + self.launch_ns;
+        (terms * self.trend).max(self.bound_ns())
     }
 
-    /// The longest of the terms that overlap.
+    /// The time of the terms that overlap: the longest, or more where the overlap was fitted.
     fn longest_ns(&self) -> f64 {
-        (self.compute_ns + self.softmax_ns).max(self.memory_ns).max(self.shared_ns)
-    }
-
-    /// The time of this prediction, which was made without a calibration, with efficiencies.
-    #[must_use]
-    pub(crate) fn time_with(&self, efficiency: &Efficiency, gpu: &Gpu) -> f64 {
-        let softmax_ns = self.work.softmax_ns(gpu) * efficiency.softmax.unwrap_or(0.0);
-        let compute_ns = self.compute_ns / efficiency.compute + softmax_ns;
-        let work = compute_ns.max(self.memory_ns / efficiency.memory);
-        let quantize_ns = self.quantize_ns / efficiency.quantize.unwrap_or(1.0)
-            + self.work.quantized_rows / gpu.processors * efficiency.block_ns.unwrap_or(0.0);
-        let launch_ns = efficiency.launch_ns.map_or(self.launch_ns, |ns| ns * self.work.launches);
-        work.max(self.shared_ns) + quantize_ns + launch_ns
+        let on_chip = (self.compute_ns + self.softmax_ns).max(self.shared_ns);
+        overlapped(on_chip, self.memory_ns, self.efficiency.overlap)
     }
 
     /// The longest term of the prediction.
     #[must_use]
     pub fn limited_by(&self) -> LimitedBy {
-        let work = self.longest_ns();
+        let work = (self.compute_ns + self.softmax_ns).max(self.memory_ns).max(self.shared_ns);
         match work {
             work if self.launch_ns > work.max(self.quantize_ns) => LimitedBy::Launch,
             work if self.quantize_ns > work => LimitedBy::Quantize,
@@ -330,7 +447,8 @@ impl KernelTime {
                 .map(|figure| hardware.source_text(&figure.source)),
         };
         let computed = Input::computed;
-        let is_longest = |ns: f64| ns + self.quantize_ns + self.launch_ns >= self.time_ns();
+        let longest = (self.compute_ns + self.softmax_ns).max(self.memory_ns).max(self.shared_ns);
+        let is_longest = |ns: f64| ns >= longest;
         let calibrated = "calibration";
         let mut terms = vec![
             Term {

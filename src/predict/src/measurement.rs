@@ -28,6 +28,16 @@ pub enum MeasurementKind {
     Step,
 }
 
+/// How the timed calls of a kernel follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Repeat {
+    /// Each after the L2 was flushed.
+    Cold,
+    /// Back to back until the power limit acts.
+    Sustained,
+}
+
 /// One row. A value that was not measured, or does not apply, is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +80,16 @@ pub struct Measurement {
     pub kv_heads: Option<f64>,
     /// The head dimension, in elements.
     pub head_dim: Option<f64>,
+    /// Whether a query sees only keys before it; true if absent.
+    pub causal: Option<bool>,
+    /// What the kernel does, where an `op` has several: `layer_norm`, `cast`.
+    pub variant: Option<String>,
+    /// How calls followed each other; with a cold L2 if absent.
+    pub repeat: Option<Repeat>,
+    /// The SM clock during the calls, in MHz.
+    pub clock_mhz: Option<f64>,
+    /// The GPU's power during the calls, in W.
+    pub power_w: Option<f64>,
     /// The size of a message, or what an elementwise kernel reads and writes, in bytes.
     pub bytes: Option<f64>,
     /// The name of the model.
@@ -181,6 +201,11 @@ impl Measurement {
             heads: None,
             kv_heads: None,
             head_dim: None,
+            causal: None,
+            variant: None,
+            repeat: None,
+            clock_mhz: None,
+            power_w: None,
             bytes: None,
             model: None,
             input: None,
@@ -210,13 +235,17 @@ impl Measurement {
         bare.date = None;
         bare.launches = None;
         bare.launch_ns = None;
+        bare.clock_mhz = None;
+        bare.power_w = None;
         bare.time_ns = None;
         bare.ttft_ns = None;
         bare.tpot_ns = None;
         bare.output_tokens_per_s_gpu = None;
         // Rows without these later columns keep the text, by which some are held out of a fit.
         let absent = r#""fusion":null,"launch":null,"launches":null,"launch_ns":null,"#;
-        serde_json::to_string(&bare).unwrap_or_default().replace(absent, "")
+        let columns =
+            r#""causal":null,"variant":null,"repeat":null,"clock_mhz":null,"power_w":null,"#;
+        serde_json::to_string(&bare).unwrap_or_default().replace(absent, "").replace(columns, "")
     }
 
     /// The prediction for this row. `None` if it is of a server or a step, or lacks a size.
@@ -245,8 +274,11 @@ impl Measurement {
 
     fn kernel(&self, context: &Context<'_>) -> Option<KernelTime> {
         let dtype = self.dtype?;
-        match self.op.as_deref()?.parse().ok()? {
-            OpKind::Gemm => Some(Gemm::new(self.m?, self.n?, self.k?, dtype).time(context)),
+        match self.op_kind()? {
+            OpKind::Gemm => {
+                let gemm = Gemm::new(self.m?, self.n?, self.k?, dtype);
+                Some(Gemm { batch: self.batch.unwrap_or(1.0), ..gemm }.time(context))
+            }
             OpKind::QuantizedGemm => {
                 Some(QuantizedGemm::new(self.m?, self.n?, self.k?, dtype).time(context))
             }
@@ -259,17 +291,33 @@ impl Measurement {
                 attention.batch = self.batch?;
                 attention.queries = self.queries?;
                 attention.keys = self.keys?;
+                attention.causal = self.causal.unwrap_or(true);
                 Some(attention.time(context))
             }
             OpKind::GroupedGemm => {
                 Some(grouped(&products(self.groups.as_deref()?, dtype)?, context))
             }
-            op @ (OpKind::Norm | OpKind::Elementwise) => {
-                Some(KernelWork::ideal(op, MathKind::Fp32, 0.0, self.bytes?).time(context))
-            }
             // They are measured in steps.
             OpKind::EagerModule => None,
+            op => {
+                let mut work = KernelWork::ideal(op, MathKind::Fp32, 0.0, self.bytes?);
+                work.set_rows(self.m.unwrap_or(0.0), self.n.unwrap_or(0.0), dtype);
+                Some(work.time(context))
+            }
         }
+    }
+
+    /// The kind of kernel, by `op` and `variant`.
+    fn op_kind(&self) -> Option<OpKind> {
+        let kind: OpKind = self.op.as_deref()?.parse().ok()?;
+        Some(match self.variant.as_deref() {
+            Some("layer_norm") => OpKind::LayerNorm,
+            Some("cast") => OpKind::Cast,
+            Some("gelu") => OpKind::Activation,
+            Some("sum_columns") => OpKind::ColumnReduction,
+            Some("sum_all") => OpKind::FullReduction,
+            _ => kind,
+        })
     }
 }
 
@@ -346,6 +394,8 @@ impl Measurement {
             ("heads", self.heads),
             ("kv_heads", self.kv_heads),
             ("head_dim", self.head_dim),
+            ("clock_mhz", self.clock_mhz),
+            ("power_w", self.power_w),
             ("bytes", self.bytes),
             ("input", self.input),
             ("output", self.output),

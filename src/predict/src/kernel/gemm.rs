@@ -2,9 +2,10 @@
 
 use super::{Context, KernelTime, KernelWork, OpKind, math_of};
 use crate::Dtype;
+use crate::calibration::Efficiency;
 use crate::hw::Gpu;
 
-/// A matrix product `C[m,n] = A[m,k] · B[n,k]`.
+/// A matrix product `C[m,n] = A[m,k] · B[n,k]`, or several of these sizes in one launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
     /// Rows of A and C.
@@ -13,6 +14,8 @@ pub struct Gemm {
     pub n: f64,
     /// Columns of A and B.
     pub k: f64,
+    /// Number of such products.
+    pub batch: f64,
     /// The number format of A.
     pub a: Dtype,
     /// The number format of B.
@@ -21,7 +24,7 @@ pub struct Gemm {
     pub c: Dtype,
 }
 
-/// A tile of the result. Its sides are powers of two, so their inverses are exact.
+/// A tile of the result. Where its sides are powers of two, their inverses are exact.
 #[derive(Clone, Copy)]
 struct Tile {
     rows: f64,
@@ -55,6 +58,30 @@ const TILES: &[Tile] = &[
     Tile::new(16.0, 64.0),
 ];
 
+/// The tiles of fitted predictions: also those of libraries that are no power of two.
+const FITTED_TILES: &[Tile] = &[
+    Tile::new(128.0, 256.0),
+    Tile::new(256.0, 128.0),
+    Tile::new(128.0, 192.0),
+    Tile::new(192.0, 128.0),
+    Tile::new(128.0, 128.0),
+    Tile::new(64.0, 256.0),
+    Tile::new(256.0, 64.0),
+    Tile::new(128.0, 64.0),
+    Tile::new(64.0, 128.0),
+    Tile::new(64.0, 64.0),
+    Tile::new(128.0, 32.0),
+    Tile::new(32.0, 128.0),
+    Tile::new(64.0, 32.0),
+    Tile::new(32.0, 64.0),
+    Tile::new(128.0, 16.0),
+    Tile::new(16.0, 128.0),
+    Tile::new(64.0, 16.0),
+    Tile::new(16.0, 64.0),
+];
+/// Columns of A and B that a tile multiplies at once.
+const TILE_DEPTH: f64 = 64.0;
+const FITTED_SPLITS: &[f64] = &[2.0, 4.0, 8.0, 16.0, 32.0];
 /// Into how many parts the columns of A and B may be split.
 const SPLITS: &[f64] = &[2.0, 4.0, 8.0];
 /// The minimum number of columns of a part of a split product.
@@ -71,19 +98,22 @@ impl Gemm {
             Dtype::Fp16 | Dtype::Bf16 => dtype,
             _ => Dtype::Fp16,
         };
-        Self { m, n, k, a: dtype, b: dtype, c }
+        Self { m, n, k, batch: 1.0, a: dtype, b: dtype, c }
     }
 
-    /// Number of FLOPs: 2mnk.
+    /// Number of FLOPs: 2mnk for each product.
     #[must_use]
     pub fn flops(&self) -> f64 {
-        2.0 * self.m * self.n * self.k
+        2.0 * self.m * self.n * self.k * self.batch
     }
 
     /// Bytes of each matrix once, with its scales.
     #[must_use]
     pub fn bytes(&self) -> f64 {
-        self.a.bytes(self.m, self.k) + self.b.bytes(self.n, self.k) + self.c.bytes(self.m, self.n)
+        let one = self.a.bytes(self.m, self.k)
+            + self.b.bytes(self.n, self.k)
+            + self.c.bytes(self.m, self.n);
+        one * self.batch
     }
 
     /// The work of this product, with the best tile.
@@ -117,6 +147,11 @@ pub(crate) fn group_work(
     let Some(first) = groups.first() else {
         return KernelWork::ideal(op, crate::dtype::MathKind::Half, 0.0, 0.0);
     };
+    let math = math_of(context.gpu, first.a, first.b);
+    let fitted = context.fit_of(op, math).filter(|fit| fit.tiles.is_some());
+    if let Some(efficiency) = fitted {
+        return fitted_tile(groups, times, context.gpu, op, &efficiency);
+    }
     // A library adds the parts of a split product in a second kernel.
     let splits = Splits {
         parts: SPLITS,
@@ -131,6 +166,90 @@ pub(crate) fn tiled_work(gemm: &Gemm, tile: (f64, f64), gpu: &Gpu) -> KernelWork
     let whole = Splits { parts: &[], launches: 1.0, launch_ns: 0.0 };
     let tiles = [Tile::new(tile.0, tile.1)];
     best_tile(std::slice::from_ref(gemm), gemm, 1.0, gpu, OpKind::Gemm, &tiles, &whole)
+}
+
+/// How far rows of `columns` elements are from an alignment of 16 bytes, in halvings.
+pub(super) fn halvings_from_16(columns: f64, dtype: Dtype) -> f64 {
+    let bytes = (columns * f64::from(dtype.bits()) / 8.0) as u64;
+    4.0 - f64::from(bytes.trailing_zeros().min(4))
+}
+
+/// [`KernelWork::misalignment`] of operands and result.
+fn misalignment(gemm: &Gemm) -> f64 {
+    let of = halvings_from_16;
+    of(gemm.k, gemm.a).max(of(gemm.k, gemm.b)).max(of(gemm.n, gemm.c))
+}
+
+/// The tile and split that take least at the fitted rates. Waves and loads count, so small tiles
+/// are not free.
+fn fitted_tile(
+    groups: &[Gemm],
+    times: f64,
+    gpu: &Gpu,
+    op: OpKind,
+    efficiency: &Efficiency,
+) -> KernelWork {
+    let Some(first) = groups.first() else {
+        return KernelWork::ideal(op, crate::dtype::MathKind::Half, 0.0, 0.0);
+    };
+    let Some(cost) = efficiency.tiles else {
+        return KernelWork::ideal(op, math_of(gpu, first.a, first.b), 0.0, 0.0);
+    };
+    let math = math_of(gpu, first.a, first.b);
+    let sum = |value: fn(&Gemm) -> f64| times * groups.iter().map(value).sum::<f64>();
+    let (flops, bytes) = (sum(Gemm::flops), sum(Gemm::bytes));
+    let results = sum(|group| group.m * group.n * group.batch);
+    let element = f64::from(first.a.bits().max(first.b.bits())) / 8.0;
+    let misalignment = groups.iter().map(misalignment).fold(0.0, f64::max);
+    let aligned = if misalignment > 0.0 { cost.misaligned } else { 1.0 };
+    let flop_ns = 1e9 / (gpu.peaks[math.index()] * efficiency.compute * aligned);
+    let hbm_ns = 1e9 / (gpu.hbm * efficiency.memory);
+    let shared_ns = gpu.shared.map_or(0.0, |rate| 1e9 / (rate * cost.load * aligned));
+    let mut work = KernelWork::ideal(op, math, flops, bytes);
+    (work.rows, work.columns) = (results / first.n.max(1.0), first.n);
+    work.misalignment = misalignment;
+    let mut least = f64::INFINITY;
+    for tile in FITTED_TILES {
+        let (mut tiles, mut depth) = (0.0, 0.0);
+        for group in groups {
+            let [for_row, for_column] = tile.inverse;
+            let of_group =
+                whole(group.m * for_row) * whole(group.n * for_column) * times * group.batch;
+            tiles += of_group;
+            depth += of_group * whole(group.k / TILE_DEPTH) * TILE_DEPTH;
+        }
+        if tiles == 0.0 {
+            continue;
+        }
+        let padded_flops = 2.0 * depth * tile.rows * tile.columns;
+        let shared_bytes = depth * (tile.rows + tile.columns) * element;
+        let longest = (padded_flops * flop_ns).max(shared_bytes * shared_ns);
+        for split in std::iter::once(1.0).chain(FITTED_SPLITS.iter().copied()) {
+            let is_split = split > 1.0;
+            if is_split && (tiles >= gpu.processors || depth < MIN_SPLIT_COLUMNS * split * tiles) {
+                break;
+            }
+            let exact = tiles * split / gpu.processors;
+            let waves = whole(exact);
+            let added = if is_split { split * 2.0 * results * PARTIAL_BYTES } else { 0.0 };
+            let on_chip = longest * waves / exact + waves * cost.wave_ns;
+            let memory = (bytes + added) * hbm_ns;
+            let ns = super::overlapped(on_chip, memory, efficiency.overlap)
+                + if is_split { cost.split_ns } else { 0.0 };
+            if ns < least {
+                least = ns;
+                work.padded_flops = padded_flops;
+                work.wave_factor = waves / exact;
+                work.waves = waves;
+                work.shared_bytes = shared_bytes;
+                work.added_bytes = added;
+                work.is_split = is_split;
+                work.launches = if is_split { 2.0 } else { 1.0 };
+                work.tile = [tile.rows, tile.columns, split];
+            }
+        }
+    }
+    work
 }
 
 /// Into how many parts k may be split, and what that costs.
@@ -154,7 +273,7 @@ fn best_tile(
     let math = math_of(gpu, first.a, first.b);
     let flops = times * groups.iter().map(Gemm::flops).sum::<f64>();
     let bytes = times * groups.iter().map(Gemm::bytes).sum::<f64>();
-    let results = times * groups.iter().map(|group| group.m * group.n).sum::<f64>();
+    let results = times * groups.iter().map(|group| group.m * group.n * group.batch).sum::<f64>();
     let element = f64::from(first.a.bits().max(first.b.bits())) / 8.0;
     // Times of one FLOP and of one byte: products are cheaper than quotients in the loop.
     let flop = 1.0 / gpu.peaks[math.index()];
@@ -168,7 +287,8 @@ fn best_tile(
         let (mut tiles, mut depth) = (0.0, 0.0);
         for group in groups {
             let [for_row, for_column] = tile.inverse;
-            let of_group = whole(group.m * for_row) * whole(group.n * for_column) * times;
+            let of_group =
+                whole(group.m * for_row) * whole(group.n * for_column) * times * group.batch;
             tiles += of_group;
             depth += of_group * group.k;
         }

@@ -61,7 +61,7 @@ impl Experts {
         let shapes = [(2.0 * self.inner, self.hidden), (self.hidden, self.inner)];
         let work = |rows: f64, n: f64, k: f64| {
             let m = rows / touched;
-            let gemm = Gemm { m, n, k, a: self.a, b: self.b, c: Dtype::Bf16 };
+            let gemm = Gemm { m, n, k, batch: 1.0, a: self.a, b: self.b, c: Dtype::Bf16 };
             group_work(&[gemm], touched, context, OpKind::GroupedGemm)
         };
         shapes.map(|(n, k)| {

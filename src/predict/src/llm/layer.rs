@@ -352,7 +352,7 @@ impl LayerVisitor<'_> {
             Dtype::Fp8 | Dtype::Int8 | Dtype::Mxfp8 | Dtype::Nvfp4 => weights,
             _ => self.model.dtype,
         };
-        let gemm = Gemm { m, n, k, a, b: weights, c: self.model.dtype };
+        let gemm = Gemm { m, n, k, batch: 1.0, a, b: weights, c: self.model.dtype };
         let gpu = self.context.gpu;
         let mut work = if a.bits() < self.model.dtype.bits() && gpu.math(a) == a.math() {
             QuantizedGemm { gemm, activations: self.model.dtype }.work(gpu)
@@ -437,6 +437,7 @@ impl LayerVisitor<'_> {
                         m: tokens,
                         n,
                         k,
+                        batch: 1.0,
                         a: self.model.dtype,
                         b: weights,
                         c: self.model.dtype,
@@ -468,6 +469,7 @@ impl LayerVisitor<'_> {
                 m: tokens,
                 n: value,
                 k: kv_rank,
+                batch: 1.0,
                 a: self.model.dtype,
                 b: weights,
                 c: self.model.dtype,
