@@ -91,7 +91,7 @@ def profile(
         machine, if it has no NVIDIA driver]
     arch: Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]
     at_least: The lowest rung that counts as success, e.g. ncu.basic
-    budget: DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+    budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
         program's time under ncu, at least 20s; 500MB]
     capture_range: Record only inside this NVTX range
     clock_control: How ncu controls the GPU clocks
@@ -249,7 +249,7 @@ def exec(
     allow_unmeasured: Exit with 0 even if nothing was measured on a GPU [default: only on this
         machine, if it has no NVIDIA driver]
     at_least: The lowest rung that counts as success, e.g. ncu.basic
-    budget: DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
+    budget: Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the
         program's time under ncu, at least 20s; 500MB]
     capture_range: Record only inside this NVTX range
     clock_control: How ncu controls the GPU clocks

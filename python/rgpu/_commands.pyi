@@ -21,7 +21,7 @@ class ProfileOptions(TypedDict, total=False):
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None
     """The lowest rung that counts as success, e.g. ncu.basic."""
     budget: str | Sequence[str] | None
-    """DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
+    """Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
     time under ncu, at least 20s; 500MB]
     """
     capture_range: str | None
@@ -219,7 +219,7 @@ class ExecOptions(TypedDict, total=False):
     at_least: Literal["sanitizer", "guard", "verify", "ncu.sudo", "ncu.asked", "ncu.app_range", "ncu.kernel", "ncu.service", "ncu.basic", "ncu.launch", "ncu.service_launch", "nsys.full", "nsys.cuda", "torch", "cupti", "nsys.nvtx", "ncu.times", "nvtx", "events", "host", "cpu"] | None
     """The lowest rung that counts as success, e.g. ncu.basic."""
     budget: str | Sequence[str] | None
-    """DeepBudget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
+    """Budget for profiling them with ncu: 10m, 500MB, or both [default: 1.5 times the program's
     time under ncu, at least 20s; 500MB]
     """
     capture_range: str | None

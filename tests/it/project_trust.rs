@@ -645,6 +645,10 @@ fn bench_toml_names_remotes_of_the_users_settings_and_files_of_the_project() {
         "program = [\"../secret\"]".to_owned(),
         format!("program = [{secret:?}]"),
         "program = [\"./linked\"]".to_owned(),
+        "program = [\"python3\", \"../secret\"]".to_owned(),
+        format!("program = [\"python3\", {secret:?}]"),
+        "program = [\"env\", \"A=1\", \"python3\", \"linked\"]".to_owned(),
+        "program = [\"torchrun\", \"--nproc-per-node=1\", \"../secret\"]".to_owned(),
         "kernel = \"../elsewhere\"".to_owned(),
     ] {
         laptop.write("bench.toml", &target(&format!("{line}\nremote = \"h200\"")));

@@ -27,7 +27,9 @@ use rgpu_model::suite::{
 };
 use rgpu_model::{KernelCode, Profile};
 use rgpu_plan::kernel::{KernelSpec, ProfileMode, find, may_be_sent};
-use rgpu_plan::tool::{self, BundleFile, NcuOptions, PrebuiltCode, ToolOptions};
+use rgpu_plan::tool::{
+    self, BundleFile, NcuOptions, PrebuiltCode, ToolOptions, python_program_word,
+};
 use rgpu_run::config::is_below;
 use rgpu_run::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
 use rgpu_run::store::{RunParent, RunRecord, RunState};
@@ -336,6 +338,7 @@ impl<'a> CaseRunner<'a> {
         if let Some(first) = argv.first_mut() {
             *first = self.path(first, "program", program_path)?;
         }
+        self.check_script(&argv)?;
         let args = ProfileArgs { program: argv, ..self.args(case, None, None) };
         let mut command = profile_request::resolve(self.app, &args)?;
         self.complete(case, &mut command);
@@ -355,9 +358,29 @@ impl<'a> CaseRunner<'a> {
         let folder = self.folder.map(|folder| self.app.cwd.join(folder));
         let path = folder.as_deref().and_then(|folder| path_of(name, folder));
         let (Some(folder), Some(path)) = (folder, path) else { return Ok(name.to_owned()) };
-        let is_own = may_be_sent(&path, &folder, &kernel_folders(self.app));
-        if is_own && is_below(&path, &self.app.config.project) {
-            return Ok(path.display().to_string());
+        self.check_own(name, key, &path, &folder)?;
+        Ok(path.display().to_string())
+    }
+
+    /// Refuses a script of bench.toml that would be sent for Python and lies outside the project.
+    fn check_script(&self, argv: &[String]) -> Result<()> {
+        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let (Some(folder), Some(at)) = (self.folder, python_program_word(&words)) else {
+            return Ok(());
+        };
+        // The path at which the request looks for it. One that is no file here is the host's.
+        let path = self.app.cwd.join(words[at]);
+        if path.is_file() {
+            self.check_own(words[at], "program", &path, &self.app.cwd.join(folder))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a path that the key of bench.toml names by `name` and that is outside the project.
+    fn check_own(&self, name: &str, key: &str, path: &Path, folder: &Path) -> Result<()> {
+        let is_own = may_be_sent(path, folder, &kernel_folders(self.app));
+        if is_own && is_below(path, &self.app.config.project) {
+            return Ok(());
         }
         let what = format!("the {key} `{name}` of bench.toml lies outside the project");
         Err(Failure::new(Exit::Config, "outside_project", what)

@@ -6,6 +6,7 @@ use crate::cli::support::terminal::escape_controls;
 use rgpu_analysis::occupancy::limits_of_arch;
 use rgpu_model::disasm::{Image, ImageKind, Input, Kernel, ReadStatus};
 use rgpu_report::TextTable;
+use rgpu_run::disasm::first_errors;
 
 /// Minimum width of the kernels' names, in characters.
 const MIN_NAME_WIDTH: usize = 24;
@@ -130,11 +131,13 @@ pub(super) fn errors<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>)
         for error in &input.errors {
             app.print_error(&format!("`{}`: {error}{note}", input.path));
         }
-        for image in &input.images {
-            if let Some(problem) = &image.tool_problem {
-                let line = format!("`{}` {}", input.path, problem_of(&image.arch, problem));
-                app.print_note(&escape_controls(line.as_bytes()));
-            }
+        let problems = input.images.iter().filter_map(|image| {
+            let problem = image.tool_problem.as_ref()?;
+            Some(problem_of(&image.arch, problem))
+        });
+        for problem in first_errors(problems.collect()) {
+            let line = format!("`{}` {problem}", input.path);
+            app.print_note(&escape_controls(line.as_bytes()));
         }
     }
 }

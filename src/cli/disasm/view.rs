@@ -15,7 +15,8 @@ use rgpu_model::code::{CodeDocument, CodeImage, SCHEMA};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_report::code::{ExtraColumn, dot, live, mix, source, svg};
 use rgpu_run::disasm::{
-    CodeError, ImageTask, LifeRanges, SourcePositions, image_bytes, listing, read_code,
+    CodeError, ImageTask, LifeRanges, SourcePositions, first_errors, image_bytes, listing,
+    read_code,
 };
 
 /// Whether a view needs life ranges.
@@ -216,6 +217,7 @@ pub(super) fn gather_quietly(
                 }
             }
         }
+        let errors = first_errors(errors);
         document.errors.extend(errors.iter().map(|error| format!("`{shown}`: {error}")));
     }
     Ok(document)

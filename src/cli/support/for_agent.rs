@@ -30,6 +30,7 @@ pub(in crate::cli) fn confine(app: &App) -> Result<()> {
         folders.trusted.extend(app.config.kernel_path.value.iter().cloned());
     }
     agent_files::confine(folders);
+    // The words of a program are checked where it is chosen which of its files are sent.
     let words = app.argv.iter().skip(1).take_while(|word| *word != "--");
     words.flat_map(|word| values(word)).try_for_each(|value| check(&app.cwd, value))
 }
@@ -45,8 +46,9 @@ fn values(word: &str) -> Vec<&str> {
     whole.into_iter().chain(values).filter(|value| !value.is_empty()).collect()
 }
 
-/// Refuses a word that names a file elsewhere, or a private one.
-fn check(cwd: &Path, value: &str) -> Result<()> {
+/// Refuses a word that names a file elsewhere, or a private one. Without an agent nothing is
+/// refused.
+pub(super) fn check(cwd: &Path, value: &str) -> Result<()> {
     // What does not exist names no file.
     let Ok(real) = cwd.join(value).canonicalize() else { return Ok(()) };
     let refused = |why: &str| {

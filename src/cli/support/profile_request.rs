@@ -10,7 +10,7 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, ProfileArgs};
-use super::{missing, mode_flags, session};
+use super::{for_agent, missing, mode_flags, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::kernel::{CaseSelection, KernelSpec, ProfileMode, find};
 use rgpu_plan::tool::{
@@ -93,6 +93,9 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     for at in Some(0).filter(|_| program_path.contains('/')).into_iter().chain(script) {
         let word = words[at];
         let local_path = app.cwd.join(word);
+        if !on_this_machine {
+            for_agent::check(&app.cwd, word)?;
+        }
         if !local_path.is_file() {
             // The program starts in a folder of its own, so a relative path leads nowhere there.
             let is_module = at > 0 && words[at - 1] == "-m";

@@ -25,6 +25,7 @@ mod zipped;
 pub use walk::{ContainerKind, Image, ImageEntry, ImagePath, batches, kind, walk};
 
 use crate::fatbin::FatbinError;
+use crate::memory::OverBudget;
 use crate::unpack::TooLarge;
 use thiserror::Error;
 
@@ -74,6 +75,14 @@ pub enum ContainerError {
         /// The section's index in the ELF file: several can have one name.
         index: usize,
     },
+    /// A section has bytes that a section before it has too. Only the first such section is told.
+    #[error("section {index} (`{section}`) has bytes of a section before it and is not read")]
+    SharedSection {
+        /// The section's name.
+        section: String,
+        /// The section's index in the file.
+        index: usize,
+    },
     /// The `ar` archive is broken.
     #[error("broken archive: {cause}")]
     Archive {
@@ -99,6 +108,14 @@ pub enum ContainerError {
         count: usize,
         /// [`Limits::members`].
         limit: usize,
+    },
+    /// There are more images, or parts that cannot be read, than a file of its size may have.
+    #[error("after {count} images the rest is left out: {over}")]
+    TooManyImages {
+        /// Images and broken parts before.
+        count: usize,
+        /// The limit.
+        over: OverBudget,
     },
     /// A fatbin is broken.
     #[error(transparent)]

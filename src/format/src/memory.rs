@@ -48,7 +48,15 @@ impl MemoryBudget {
         Self { limit, left: limit }
     }
 
-    /// Takes `bytes` from the budget. Once this failed, it always fails.
+    /// Adds what a further part of the file may take, of `file_bytes` unpacked bytes.
+    pub fn grow(&mut self, file_bytes: usize) {
+        let more = (file_bytes as u64).saturating_mul(BYTES_PER_FILE_BYTE);
+        self.limit = self.limit.saturating_add(more);
+        self.left = self.left.saturating_add(more);
+    }
+
+    /// Takes `bytes` from the budget. Once this failed, it always fails until
+    /// the budget grows.
     ///
     /// # Errors
     /// [`OverBudget`] if fewer are left.
@@ -196,6 +204,9 @@ mod tests {
         assert_eq!(budget.take(34 << 20), Ok(()));
         assert_eq!(budget.take(2 << 20), Err(OverBudget { limit: 35 << 20 }));
         assert!(budget.take(1).is_err());
+        budget.grow(1 << 20);
+        assert_eq!(budget.take(3 << 20), Ok(()));
+        assert_eq!(budget.take(1), Err(OverBudget { limit: 38 << 20 }));
         let text = OverBudget { limit: 35 << 20 }.to_string();
         assert!(text.contains("35 MiB"), "{text}");
     }

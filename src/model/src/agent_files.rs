@@ -41,10 +41,13 @@ pub fn confine(mut folders: AgentFolders) {
     *FOLDERS.write().unwrap_or_else(PoisonError::into_inner) = Some(folders);
 }
 
-/// Files of this folder, which this process has made, may be read too.
-pub fn trust(folder: &Path) {
+/// Files of this folder may be read too, or this file: it has been made by this process or is a
+/// part of rgpu.
+pub fn trust(path: &Path) {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let path = without_dots(&path);
     if let Some(folders) = &mut *FOLDERS.write().unwrap_or_else(PoisonError::into_inner) {
-        folders.trusted.push(folder.to_owned());
+        folders.trusted.push(path);
     }
 }
 
@@ -59,10 +62,10 @@ pub fn project() -> Option<PathBuf> {
     Some(folders.project.canonicalize().unwrap_or(folders.project))
 }
 
-/// A path below its folder of the project, if an agent started this process. Private files are told
+/// A path below the folder that it is in, if an agent started this process. Private files are told
 /// by it: a folder above may have any name.
 pub fn inner(path: &Path) -> Option<PathBuf> {
-    folders()?.own_file(path).ok()?.map(|(_, inner)| inner)
+    folders()?.inner(path)
 }
 
 /// Opens a regular file for reading.
@@ -72,14 +75,6 @@ pub fn inner(path: &Path) -> Option<PathBuf> {
 /// link leads to it.
 pub fn open(path: &Path) -> io::Result<File> {
     folders().map_or_else(|| regular_file::open(path), |folders| folders.open(path))
-}
-
-/// As [`open`], of a file that rgpu names itself: a file in none of the folders is opened too.
-pub fn open_named_by_rgpu(path: &Path) -> io::Result<File> {
-    match folders().map(|folders| folders.own_file(path)).transpose()?.flatten() {
-        Some((folder, inner)) => Folder::open(&folder)?.open_file(inner),
-        None => regular_file::open(path),
-    }
 }
 
 /// Reads a regular file of at most `max_bytes`.
@@ -123,6 +118,16 @@ impl AgentFolders {
             Some((folder.clone(), inner.to_owned()))
         });
         Ok(found)
+    }
+
+    /// A path below the folder that it is in. `None`: it is in none.
+    fn inner(&self, path: &Path) -> Option<PathBuf> {
+        if let Some((_, inner)) = self.own_file(path).ok()? {
+            return Some(inner);
+        }
+        let path = without_dots(&std::path::absolute(path).ok()?);
+        let found = self.trusted.iter().find_map(|folder| path.strip_prefix(folder).ok());
+        found.map(Path::to_owned)
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
@@ -191,6 +196,10 @@ mod tests {
         ] {
             assert!(folders.open(&top.join(wrong)).is_err(), "{wrong}");
         }
+        let below = |path: &str| folders.inner(&top.join(path));
+        assert_eq!(below("project/sub/../.ssh/x"), Some(".ssh/x".into()));
+        assert_eq!(below("trusted/.env"), Some(".env".into()));
+        assert_eq!(below("outer/key"), None);
         assert!(folders.has(&top.join("project/sub")));
         assert!(!folders.has(&top.join("outer")));
         assert!(!folders.has(&top.join("projects")));

@@ -16,6 +16,7 @@ pub mod byte_size;
 pub mod duration;
 pub mod error;
 pub mod fault_point;
+pub mod ignore_files;
 pub mod number_form;
 pub mod ownership;
 pub mod program_answer;

@@ -23,6 +23,10 @@ pub const MAX_PROBE_BYTES: u64 = 1 << 20;
 /// The most bytes of an answer that lists things: files of a repository, changes.
 pub const MAX_LIST_BYTES: u64 = 64 << 20;
 
+/// How long git may work on all files of a large tree. It waits for ever for a pipe in place of a
+/// file that it reads.
+pub const TREE_TIME: Duration = Duration::from_secs(600);
+
 /// The beginning and the end of stderr that are kept.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 const MAX_MESSAGE_END_BYTES: usize = 64 << 10;
@@ -61,6 +65,14 @@ fn start(command: &mut Command) -> io::Result<Child> {
 /// was killed; or its pipes cannot be read.
 pub fn wait_for_answer(child: Child, max_bytes: u64) -> io::Result<Output> {
     wait_within(child, max_bytes, None)
+}
+
+/// Reads like [`wait_for_answer`], but for no longer than `time`.
+///
+/// # Errors
+/// Those of [`wait_for_answer`]; it ran for longer (`TimedOut`), and was killed.
+pub fn wait_for_answer_within(child: Child, max_bytes: u64, time: Duration) -> io::Result<Output> {
+    wait_within(child, max_bytes, Some(time))
 }
 
 fn wait_within(mut child: Child, max_bytes: u64, time: Option<Duration>) -> io::Result<Output> {

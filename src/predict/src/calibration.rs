@@ -100,7 +100,7 @@ pub struct Efficiency {
     /// The exponent p of (a^p + b^p)^(1/p), the time of products and of HBM traffic that overlap.
     /// `None`: the larger of both.
     pub overlap: Option<f64>,
-    /// How the logarithm of the time changes with the sizes, by [`crate::kernel::features`].
+    /// How the logarithm of the time changes with the sizes, by `kernel::features`.
     pub trend: Option<Trend>,
 }
 
@@ -350,12 +350,14 @@ impl Calibration {
         (is_inside(fit.flops, flops) && is_inside(fit.bytes, bytes)).then_some(fit.efficiency)
     }
 
-    /// The fit of a kind of kernel, at any size.
+    /// The fit of a kind of kernel, at any size. Of several types with the same arithmetic, such as
+    /// bf16 and fp16, the one with the most rows counts.
     #[must_use]
     pub fn fit_of(&self, op: OpKind, math: MathKind) -> Option<&KernelFit> {
         let of = |op: OpKind| {
             let is_same = |fit: &&KernelFit| !op.has_products() || fit.dtype.math() == math;
-            self.kernel.iter().filter(|fit| fit.op == op).find(is_same)
+            let fits = self.kernel.iter().filter(|fit| fit.op == op).filter(is_same);
+            fits.max_by_key(|fit| fit.train.n)
         };
         // Without steps to fit, the kernels of an eager module are as elementwise kernels.
         match op {

@@ -127,6 +127,8 @@ pub struct Measurement {
 }
 
 /// The prediction for a row of a kernel or collective.
+// Most of them are kernels, so boxing those would cost more than it saves.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Prediction {
     /// A kernel.

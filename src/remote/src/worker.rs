@@ -1,7 +1,7 @@
 //! An agent behind an HTTP address: `rgpu worker` on any host. A platform with its own gateway
 //! before the agent ([`super::modal`]) is another [`ServerKind`].
 //!
-//! The frames of a session travel in requests ([`super::mail`]). So the code that follows a job,
+//! The frames of a session travel in requests (`mail`). So the code that follows a job,
 //! resumes an upload and recovers from a cut link is the same as over ssh.
 //!
 //! | module | contents |

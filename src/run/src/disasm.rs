@@ -31,7 +31,7 @@ pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, Installer, PipOutput, WHEEL, fetch, fetched, pinned};
 pub use host_listings::{ListingCalls, ListingRequest, cubin_listing_requests};
 pub use image_task::{ImageFilter, ImageTask};
-pub use images::{LocatedImage, image_bytes};
+pub use images::{LocatedImage, first_errors, image_bytes};
 pub use inputs::{InputError, Inputs, NamedInput, inputs};
 pub use lines_diff::{IgnoredDifferences, lines_diff};
 pub use names::FileNames;

@@ -254,3 +254,27 @@ fn an_agent_reaches_only_hosts_of_the_users_settings() {
     assert_ne!(status(&output), 0);
     assert!(!String::from_utf8_lossy(&output.stderr).contains("an agent may not"));
 }
+
+#[test]
+fn an_agents_program_is_a_file_of_the_project_and_no_private_one() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    fs::write(laptop.path("secret.py"), "secret\n").unwrap();
+    fs::create_dir(laptop.project(".ssh")).unwrap();
+    laptop.write(".ssh/x.py", "secret\n");
+    let absolute = laptop.path("secret.py").display().to_string();
+    std::os::unix::fs::symlink(&absolute, laptop.project("linked.py")).unwrap();
+    let mut client = Client::start(&laptop);
+    for program in [
+        &["../secret.py"][..],
+        &[absolute.as_str()],
+        &["python3", "../secret.py"],
+        &["env", "A=1", "python3", "linked.py"],
+        &[".ssh/x.py"],
+        &["python3", ".ssh/x.py"],
+    ] {
+        let arguments = json!({"program": program, "mode": "nsys", "remote": "h200"});
+        let error = client.refused("profile", arguments);
+        assert_eq!(error["code"], "wrong_argument", "{program:?}: {error:#}");
+    }
+}

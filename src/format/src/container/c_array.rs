@@ -2,7 +2,7 @@
 //! TensorRT-LLM: `unsigned char name[] = {0x7f, 0x45, …}`, or in words of 4 or 8 bytes.
 
 use super::Limits;
-use super::walk::{ContainerKind, ImageEntry, ImagePath, inside, kind};
+use super::walk::{ContainerKind, ImageEntry, ImagePath, Room, inside, kind};
 
 /// The beginning of an array with a cubin or a fatbin, without spaces, in lower case.
 const BEGINNINGS: &[&[u8]] = &[
@@ -34,6 +34,7 @@ pub(super) fn is_source(head: &[u8]) -> bool {
 pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<ImageEntry<'_>>)) {
     let mut rest = data;
     let mut before = 0;
+    let mut room = Room::for_file(data.len());
     while let Some(open) = rest.iter().position(|byte| *byte == b'{') {
         let name = name(&data[before..before + open]);
         let body = &rest[open + 1..];
@@ -42,7 +43,10 @@ pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Image
         rest = &body[used..];
         let found = kind(&bytes[..bytes.len().min(4096)]);
         if let Some(found @ (ContainerKind::Cubin | ContainerKind::Fatbin)) = found {
-            visit(inside(&bytes, found, &ImagePath::default().member(&name), limits));
+            visit(inside(&bytes, found, &ImagePath::default().member(&name), limits, &mut room));
+            if room.is_full {
+                return;
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Reads the sections of CPU ELF files in which compilers store fatbins.
 
-use super::walk::{ImageEntry, ImagePath, fatbins};
+use super::walk::{Found, ImagePath, ReadRanges, fatbins};
 use super::{ContainerError, Limits};
 use goblin::container::{Container, Ctx};
 use goblin::elf::section_header::{SHN_XINDEX, SHT_NOBITS};
@@ -13,11 +13,15 @@ pub(super) fn walk<'a>(
     data: &'a [u8],
     place: &ImagePath,
     limits: &Limits,
-    found: &mut Vec<ImageEntry<'a>>,
+    found: &mut Found<'a, '_>,
 ) {
     match sections(data) {
         Ok(sections) => {
+            let mut ranges = ReadRanges::default();
             for (index, header) in sections.headers.iter().enumerate() {
+                if found.is_full() {
+                    return;
+                }
                 let name = sections.name(data, header);
                 if !SECTIONS.contains(&name) || header.sh_type == SHT_NOBITS {
                     continue;
@@ -25,14 +29,19 @@ pub(super) fn walk<'a>(
                 let name = String::from_utf8_lossy(name).into_owned();
                 let Some(bytes) = bytes(data, header) else {
                     let cut = ContainerError::CutSection { section: name, index };
-                    found.push((place.clone(), Err(cut)));
+                    found.push(place.clone(), Err(cut));
                     continue;
                 };
+                // `bytes` has checked that the offset fits.
+                let start = usize::try_from(header.sh_offset).unwrap_or(usize::MAX);
+                if !ranges.add((start, bytes.len()), (name.as_str(), index), place, found) {
+                    continue;
+                }
                 let place = ImagePath { section: Some((name, index)), ..place.clone() };
                 fatbins(bytes, &place, limits, found);
             }
         }
-        Err(error) => found.push((place.clone(), Err(error))),
+        Err(error) => found.push(place.clone(), Err(error)),
     }
 }
 

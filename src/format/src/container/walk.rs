@@ -3,8 +3,10 @@
 use super::{ContainerError, Limits, archive, c_array, host, windows, zipped};
 use crate::cubin;
 use crate::fatbin::{self, Entry, FatbinError, Unpacker};
+use crate::memory::MemoryBudget;
 use crate::ptx;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A kind of file that may hold GPU code.
@@ -125,6 +127,116 @@ impl<'a> Image<'a> {
 /// The path of an image with the image, or with the error of a part that could not be read.
 pub type ImageEntry<'a> = (ImagePath, Result<Image<'a>, ContainerError>);
 
+/// Memory of an image or an error, as found, as read and as told, without its texts.
+const IMAGE_BYTES: usize = 2560;
+/// A text of an image is in its path, its document, its table and their text.
+const COPIES_OF_TEXT: usize = 4;
+
+/// The memory that is left for the images of one file.
+#[derive(Debug)]
+pub(super) struct Room {
+    budget: MemoryBudget,
+    /// Images and errors so far.
+    count: usize,
+    /// Whether one did not fit. Nothing is added after it.
+    pub(super) is_full: bool,
+}
+
+impl Room {
+    /// The room for the images of a file of `file_bytes` unpacked bytes.
+    pub(super) fn for_file(file_bytes: usize) -> Self {
+        Self { budget: MemoryBudget::for_file(file_bytes), count: 0, is_full: false }
+    }
+
+    /// Adds the room for the images of a member of `member_bytes` unpacked bytes.
+    pub(super) fn grow(&mut self, member_bytes: usize) {
+        self.budget.grow(member_bytes);
+    }
+}
+
+/// The images found so far.
+#[derive(Debug)]
+pub(super) struct Found<'a, 'r> {
+    pub(super) entries: Vec<ImageEntry<'a>>,
+    room: &'r mut Room,
+}
+
+impl<'a, 'r> Found<'a, 'r> {
+    pub(super) fn new(room: &'r mut Room) -> Self {
+        Self { entries: Vec::new(), room }
+    }
+
+    /// Adds an image or an error, if it fits; the first that does not is replaced by an error.
+    pub(super) fn push(&mut self, place: ImagePath, image: Result<Image<'a>, ContainerError>) {
+        if self.room.is_full {
+            return;
+        }
+        let member_bytes: usize = place.members.iter().map(String::len).sum();
+        let section_bytes: usize = place.section.as_ref().map_or(0, |(name, _)| name.len());
+        let entry_bytes: usize = match &image {
+            Ok(Image::Entry(entry)) => {
+                entry.identifier.as_ref().map_or(0, String::len)
+                    + entry.options.as_ref().map_or(0, String::len)
+            }
+            Ok(_) | Err(_) => 0,
+        };
+        let text_bytes = member_bytes + section_bytes + entry_bytes;
+        let bytes = text_bytes.saturating_mul(COPIES_OF_TEXT).saturating_add(IMAGE_BYTES);
+        match self.room.budget.take(bytes) {
+            Ok(()) => {
+                self.room.count += 1;
+                self.entries.push((place, image));
+            }
+            Err(over) => {
+                self.room.is_full = true;
+                let count = self.room.count;
+                let error = ContainerError::TooManyImages { count, over };
+                self.entries.push((ImagePath::default(), Err(error)));
+            }
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.room.is_full
+    }
+}
+
+/// The ranges of a file that its sections have: bytes that several name are read once.
+#[derive(Debug, Default)]
+pub(super) struct ReadRanges {
+    /// The end of each range by its start; none overlap.
+    ends: BTreeMap<usize, usize>,
+    /// Whether an overlap was told.
+    is_told: bool,
+}
+
+impl ReadRanges {
+    /// Whether a section with these bytes is to be read. The first that has bytes of one before it
+    /// becomes an error at `place`.
+    pub(super) fn add(
+        &mut self,
+        (start, length): (usize, usize),
+        (section, index): (&str, usize),
+        place: &ImagePath,
+        found: &mut Found<'_, '_>,
+    ) -> bool {
+        let end = start.saturating_add(length);
+        let before = self.ends.range(..end).next_back();
+        if length == 0 || before.is_none_or(|(_, before_end)| *before_end <= start) {
+            if length > 0 {
+                self.ends.insert(start, end);
+            }
+            return true;
+        }
+        if !self.is_told {
+            self.is_told = true;
+            let section = section.to_owned();
+            found.push(place.clone(), Err(ContainerError::SharedSection { section, index }));
+        }
+        false
+    }
+}
+
 /// Passes every image of a file to `visit`, in file order.
 ///
 /// # Errors
@@ -158,7 +270,10 @@ pub fn batches(
     match kind {
         ContainerKind::Zip => zipped::walk(data, limits, visit),
         ContainerKind::CArray => c_array::walk(data, limits, visit),
-        _ => visit(inside(data, kind, &ImagePath::default(), limits)),
+        _ => {
+            let mut room = Room::for_file(data.len());
+            visit(inside(data, kind, &ImagePath::default(), limits, &mut room));
+        }
     }
     Ok(kind)
 }
@@ -170,10 +285,11 @@ pub(super) fn inside<'a>(
     kind: ContainerKind,
     place: &ImagePath,
     limits: &Limits,
+    room: &mut Room,
 ) -> Vec<ImageEntry<'a>> {
-    let mut found = Vec::new();
+    let mut found = Found::new(room);
     add(data, kind, place, limits, &mut found);
-    found
+    found.entries
 }
 
 /// Finds all images in one file or member and appends them to `found`.
@@ -182,11 +298,14 @@ pub(super) fn add<'a>(
     kind: ContainerKind,
     place: &ImagePath,
     limits: &Limits,
-    found: &mut Vec<ImageEntry<'a>>,
+    found: &mut Found<'a, '_>,
 ) {
+    if found.is_full() {
+        return;
+    }
     match kind {
-        ContainerKind::Cubin => found.push((place.clone(), Ok(Image::Cubin(data)))),
-        ContainerKind::Ptx => found.push((place.clone(), Ok(Image::Ptx(data)))),
+        ContainerKind::Cubin => found.push(place.clone(), Ok(Image::Cubin(data))),
+        ContainerKind::Ptx => found.push(place.clone(), Ok(Image::Ptx(data))),
         ContainerKind::Fatbin => fatbins(data, place, limits, found),
         ContainerKind::HostElf => host::walk(data, place, limits, found),
         ContainerKind::Archive => archive::walk(data, place, limits, found),
@@ -200,22 +319,28 @@ pub(super) fn fatbins<'a>(
     data: &'a [u8],
     place: &ImagePath,
     limits: &Limits,
-    found: &mut Vec<ImageEntry<'a>>,
+    found: &mut Found<'a, '_>,
 ) {
     for (number, fatbin) in fatbin::find(data).enumerate() {
-        if found.len() > limits.members {
-            let (count, limit) = (found.len(), limits.members);
-            found.push((place.clone(), Err(ContainerError::TooMany { count, limit })));
+        if found.is_full() {
+            return;
+        }
+        if found.entries.len() > limits.members {
+            let (count, limit) = (found.entries.len(), limits.members);
+            found.push(place.clone(), Err(ContainerError::TooMany { count, limit }));
             return;
         }
         match fatbin {
             Ok(fatbin) => {
-                found.extend(fatbin.entries.into_iter().enumerate().map(|(at, entry)| {
+                for (at, entry) in fatbin.entries.into_iter().enumerate() {
+                    if found.is_full() {
+                        return;
+                    }
                     let place = ImagePath { entry: Some((number, at)), ..place.clone() };
-                    (place, Ok(Image::Entry(entry)))
-                }))
+                    found.push(place, Ok(Image::Entry(entry)));
+                }
             }
-            Err(error) => found.push((place.clone(), Err(error.into()))),
+            Err(error) => found.push(place.clone(), Err(error.into())),
         }
     }
 }

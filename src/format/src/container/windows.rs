@@ -1,7 +1,7 @@
 //! Reads the sections of Windows programs, libraries (PE) and object files (COFF) in which nvcc
 //! stores fatbins.
 
-use super::walk::{ImageEntry, ImagePath, fatbins};
+use super::walk::{Found, ImagePath, ReadRanges, fatbins};
 use super::{ContainerError, Limits};
 use object::{Object, ObjectSection};
 
@@ -41,17 +41,21 @@ pub(super) fn walk<'a>(
     data: &'a [u8],
     place: &ImagePath,
     limits: &Limits,
-    found: &mut Vec<ImageEntry<'a>>,
+    found: &mut Found<'a, '_>,
 ) {
     let file = match object::File::parse(data) {
         Ok(file) => file,
         Err(error) => {
             let cause = error.to_string();
-            found.push((place.clone(), Err(ContainerError::Windows { cause })));
+            found.push(place.clone(), Err(ContainerError::Windows { cause }));
             return;
         }
     };
+    let mut ranges = ReadRanges::default();
     for (section, index) in file.sections().zip(1..) {
+        if found.is_full() {
+            return;
+        }
         let Ok(name) = section.name_bytes() else { continue };
         if !SECTIONS.iter().any(|known| name.starts_with(known)) {
             continue;
@@ -59,12 +63,17 @@ pub(super) fn walk<'a>(
         let name = String::from_utf8_lossy(name).into_owned();
         match section.data() {
             Ok(bytes) => {
+                let start = section.file_range().map_or(0, |(start, _)| start);
+                let start = usize::try_from(start).unwrap_or(usize::MAX);
+                if !ranges.add((start, bytes.len()), (name.as_str(), index), place, found) {
+                    continue;
+                }
                 let place = ImagePath { section: Some((name, index)), ..place.clone() };
                 fatbins(bytes, &place, limits, found);
             }
             Err(_) => {
                 let cut = ContainerError::CutSection { section: name, index };
-                found.push((place.clone(), Err(cut)));
+                found.push(place.clone(), Err(cut));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Reads zip files such as wheels. Members are unpacked one at a time, and only if their first
 //! bytes show a kind of interest.
 
-use super::walk::{ContainerKind, ImageEntry, ImagePath, inside, kind};
+use super::walk::{ContainerKind, Found, ImageEntry, ImagePath, Room, inside, kind};
 use super::{ContainerError, Limits};
 use crate::unpack::TooLarge;
 use std::io::{Cursor, Read};
@@ -28,7 +28,11 @@ pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Image
     }
     // Entries may name the same bytes, so the ratio holds for the whole archive too.
     let mut left = TooLarge::new(data.len(), limits.total_bytes).limit;
+    let mut room = Room::for_file(0);
     for index in 0..archive.len() {
+        if room.is_full {
+            return;
+        }
         let (name, unpacked) = match archive.by_index(index) {
             Ok(file) if file.is_dir() => continue,
             Ok(mut file) => {
@@ -48,9 +52,14 @@ pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Image
             Ok(None) => {}
             Ok(Some((kind, bytes))) => {
                 left = left.saturating_sub(bytes.len() as u64);
-                visit(inside(&bytes, kind, &inner, limits));
+                room.grow(bytes.len());
+                visit(inside(&bytes, kind, &inner, limits, &mut room));
             }
-            Err(error) => visit(vec![(inner, Err(error))]),
+            Err(error) => {
+                let mut found = Found::new(&mut room);
+                found.push(inner, Err(error));
+                visit(found.entries);
+            }
         }
     }
 }

@@ -268,3 +268,80 @@ fn cubins_in_arrays_of_a_c_source_are_found() {
         assert!(found[0].1.as_ref().unwrap().starts_with(&cubin));
     }
 }
+
+/// An ELF file for a CPU with these sections `.nv_fatbin` (offset in `content` and length).
+fn host_elf(content: &[u8], sections: &[(usize, usize)]) -> Vec<u8> {
+    let names = b"\0.nv_fatbin\0";
+    let start = 64;
+    let names_at = start + content.len();
+    let headers_at = (names_at + names.len()).next_multiple_of(8);
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    file.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+    file.extend([0; 16]);
+    file.extend((headers_at as u64).to_le_bytes());
+    let count = sections.len() as u16 + 2;
+    for number in [0, 0, 64, 0, 0, 64, count, 1] {
+        file.extend(number.to_le_bytes());
+    }
+    assert_eq!(file.len(), start);
+    file.extend(content);
+    file.extend(names);
+    file.resize(headers_at + 64, 0);
+    let mut header = |name: u32, kind: u32, at: usize, bytes: usize| {
+        file.extend(name.to_le_bytes());
+        file.extend(kind.to_le_bytes());
+        file.extend([0; 16]);
+        file.extend((at as u64).to_le_bytes());
+        file.extend((bytes as u64).to_le_bytes());
+        file.extend([0; 24]);
+    };
+    header(0, 3, names_at, names.len());
+    for (at, bytes) in sections {
+        header(1, 1, start + at, *bytes);
+    }
+    file
+}
+
+#[test]
+fn bytes_that_several_sections_name_are_read_once() {
+    let mut fatbin = bytes("none.fatbin");
+    fatbin.resize(fatbin.len().next_multiple_of(8), 0);
+    let length = fatbin.len();
+    let two = [fatbin.clone(), fatbin].concat();
+    let apart = images(&host_elf(&two, &[(length, length), (0, length), (0, 0)]));
+    assert_eq!(apart.len(), 8, "{apart:?}");
+    assert!(apart.iter().all(|(_, image)| image.is_ok()));
+    let mut same = vec![(0, length); 2000];
+    same.extend([(8, length), (length - 8, 16), (length, length)]);
+    let found = images(&host_elf(&two, &same));
+    let errors: Vec<&String> = found.iter().filter_map(|(_, i)| i.as_ref().err()).collect();
+    assert_eq!(found.len() - errors.len(), 8);
+    let told = "section 3 (`.nv_fatbin`) has bytes of a section before it and is not read";
+    assert_eq!(errors, [told]);
+}
+
+#[test]
+fn images_beyond_the_memory_of_a_file_are_left_out_with_one_error() {
+    let mut entry = vec![0_u8; 64];
+    entry[0] = 2;
+    entry[4] = 64;
+    let entries = entry.repeat(100_000);
+    let mut fatbin = 0xba55_ed50_u32.to_le_bytes().to_vec();
+    fatbin.extend([1, 0, 16, 0]);
+    fatbin.extend((entries.len() as u64).to_le_bytes());
+    fatbin.extend(entries);
+    for file in [fatbin.clone(), zip(&[("a.fatbin", &fatbin), ("b.fatbin", &fatbin)])] {
+        let (mut count, mut errors) = (0, Vec::new());
+        container::walk(&file, &Limits::default(), &mut |_, image| match image {
+            Ok(_) => count += 1,
+            Err(error) => errors.push(error),
+        })
+        .unwrap();
+        assert!((10_000..50_000).contains(&count), "{count}");
+        let [ContainerError::TooManyImages { count: told, .. }] = &errors[..] else {
+            panic!("{errors:?}")
+        };
+        assert_eq!(*told, count);
+    }
+}

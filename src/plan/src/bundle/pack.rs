@@ -18,6 +18,7 @@ use rgpu_protocol::{Digest, PIECE_BYTES, Plan};
 use sha2::{Digest as _, Sha256};
 
 use super::BundleError;
+use crate::kernel::is_private;
 use crate::tool::{BundleFile, Draft, DraftInfo, JobFileContent};
 use rgpu_model::agent_files;
 
@@ -85,7 +86,7 @@ impl BlobSource {
             Self::Bytes(bytes) => Ok(bytes.to_vec()),
             Self::File { path, offset, len, modified } => {
                 let unreadable = |source| BundleError::Unreadable { path: path.clone(), source };
-                let mut file = agent_files::open_named_by_rgpu(path).map_err(unreadable)?;
+                let mut file = open_to_send(path).map_err(unreadable)?;
                 file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;
                 let mut bytes = Vec::with_capacity(usize::try_from(*len).unwrap_or(0));
                 (&mut file).take(*len).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -178,6 +179,9 @@ impl Packer {
                 JobFileContent::Local(path) => {
                     let unreadable =
                         |source| BundleError::Unreadable { path: path.clone(), source };
+                    if agent_files::project().is_some() {
+                        open_to_send(path).map_err(unreadable)?;
+                    }
                     let metadata = std::fs::metadata(path).map_err(unreadable)?;
                     if !metadata.is_file() {
                         return Err(BundleError::NotAFile { path: path.clone() });
@@ -236,7 +240,7 @@ impl Packer {
 
     fn hash(&mut self, path: &Path) -> Result<FileDigests, BundleError> {
         let unreadable = |source| BundleError::Unreadable { path: path.to_owned(), source };
-        let mut file = agent_files::open_named_by_rgpu(path).map_err(unreadable)?;
+        let mut file = open_to_send(path).map_err(unreadable)?;
         let before = file.metadata().map_err(unreadable)?;
         let modified = before.modified().ok();
         if let Some(known) = self.known.get(path)
@@ -260,6 +264,18 @@ impl Default for Packer {
     fn default() -> Self {
         Self::new(DEFAULT_MAX_BYTES)
     }
+}
+
+/// Opens a file that is sent to a host.
+///
+/// # Errors
+/// I/O errors. For a command of an agent: the file is in none of its folders, a link leads to it,
+/// or it is a private one.
+fn open_to_send(path: &Path) -> io::Result<File> {
+    if agent_files::inner(path).is_some_and(|inner| is_private(&inner)) {
+        return Err(io::Error::other("it looks like a private file"));
+    }
+    agent_files::open(path)
 }
 
 /// The size, digest and piece digests of a file; `len` is its expected size. Reading, hashing the

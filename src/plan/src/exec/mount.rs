@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use ignore::WalkBuilder;
+use rgpu_model::ignore_files::EnteredFolders;
 use rgpu_protocol::plan::{Arg, valid_relative_path};
 
 use super::{ExecError, WORK_FOLDER};
@@ -207,6 +208,12 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
     if meta.is_file() {
         return Ok(vec![mounted_file(root, mount.to.clone(), &meta)]);
     }
+    let folders = EnteredFolders::default();
+    // Rules of the folders above count too, and the filter is not asked about these and the root.
+    if !root.ancestors().all(|folder| folders.may_enter(folder)) {
+        folders.finish().map_err(unreadable)?;
+    }
+    let entered = folders.clone();
     let mut walk = WalkBuilder::new(root);
     walk.hidden(false)
         .ignore(false)
@@ -217,10 +224,12 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
         .parents(true)
         .follow_links(false)
         .add_custom_ignore_filename(".rgpuignore")
-        .filter_entry(|entry| {
+        .filter_entry(move |entry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             entry.depth() == 0
                 || !is_never_sent(&entry.file_name().to_string_lossy())
                     && (entry.depth() == 1 || !is_result_of_rgpu(entry.path()))
+                    && (!is_folder || entered.may_enter(entry.path()))
         });
     let mut files = Vec::new();
     for entry in walk.build() {
@@ -259,6 +268,7 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
             break;
         }
     }
+    folders.finish().map_err(unreadable)?;
     Ok(files)
 }
 
@@ -418,6 +428,23 @@ mod tests {
                 ("sock", "it is not a regular file"),
             ]
         );
+    }
+
+    #[test]
+    fn an_ignore_file_without_an_end_is_refused_also_above_the_mount() {
+        let dir = tree(&[("a/b/x", "X"), ("z", "Z")]);
+        let mounted =
+            |folder: &Path| snapshot(&[Mount::parse(".", true, folder).unwrap()], MAX_MOUNT_BYTES);
+        for name in [".gitignore", ".rgpuignore"] {
+            let link = dir.path().join("a").join(name);
+            std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+            for folder in [dir.path().to_owned(), dir.path().join("a"), dir.path().join("a/b")] {
+                let error = mounted(&folder).unwrap_err();
+                assert!(matches!(error, ExecError::Unreadable { .. }), "{error:?}");
+            }
+            fs::remove_file(link).unwrap();
+        }
+        assert_eq!(names(&mounted(dir.path()).unwrap()), ["here/a/b/x", "here/z"]);
     }
 
     #[test]

@@ -130,7 +130,7 @@ const PRIVATE_NAMES: &[&str] = &[
 const KEY_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".ppk"];
 
 /// Whether a path looks like a secret that must not leave this machine unless the user names it:
-/// `.env*`, [`KEY_ENDINGS`], SSH keys, and [`PRIVATE_NAMES`] with what is in them. Capitals do not
+/// `.env*`, `KEY_ENDINGS`, SSH keys, and `PRIVATE_NAMES` with what is in them. Capitals do not
 /// matter: some file systems ignore them.
 pub fn is_private(path: &Path) -> bool {
     let hidden = path.components().any(|part| {

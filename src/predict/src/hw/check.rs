@@ -172,31 +172,24 @@ fn sparse_is_not_dense(hardware: &Hardware, report: &mut impl FnMut(String, Stri
             report(format!("compute.{}", dense.dtype), text.into());
         }
     }
-    // GeForce cards do half of what data-centre GPUs of their architecture do, so one that agrees
-    // is enough.
-    for math in [MathKind::Half, MathKind::Fp8, MathKind::Tf32] {
-        let Some((rate, peak)) = hardware.peak(math) else { continue };
-        let a_processor = rate / hardware.processors.value;
-        let same = builtin_gpus().filter(|known| known.sm.is_some() && known.sm == hardware.sm);
-        let ratios: Vec<(f64, &str)> = same
-            .filter_map(|known| {
-                let (known_rate, _) = known.peak(math)?;
-                Some((a_processor / (known_rate / known.processors.value), known.id.as_str()))
-            })
-            .collect();
-        let agrees = |(ratio, _): &(f64, &str)| {
-            (1.0 / SAME_ARCHITECTURE..=SAME_ARCHITECTURE).contains(ratio)
-        };
-        if let Some((ratio, id)) = ratios.first()
-            && !ratios.iter().any(agrees)
-        {
-            let guess = match ratio {
-                r if (1.7..2.3).contains(r) => ": this looks like the sparse figure",
-                r if (0.43..0.59).contains(r) => ": this looks like half the dense figure",
-                _ => "",
+    for known in builtin_gpus().filter(|known| known.sm.is_some() && known.sm == hardware.sm) {
+        for math in [MathKind::Half, MathKind::Fp8, MathKind::Tf32] {
+            let (Some((rate, peak)), Some((known_rate, _))) =
+                (hardware.peak(math), known.peak(math))
+            else {
+                continue;
             };
-            let text = format!("an SM does {ratio:.2} times what one of {id} does");
-            report(format!("compute.{}", peak.dtype), text + guess);
+            let a_processor = rate / hardware.processors.value;
+            let ratio = a_processor / (known_rate / known.processors.value);
+            if !(1.0 / SAME_ARCHITECTURE..=SAME_ARCHITECTURE).contains(&ratio) {
+                let guess = match ratio {
+                    r if (1.7..2.3).contains(&r) => ": this looks like the sparse figure",
+                    r if (0.43..0.59).contains(&r) => ": this looks like half the dense figure",
+                    _ => "",
+                };
+                let text = format!("an SM does {ratio:.2} times what one of {} does", known.id);
+                report(format!("compute.{}", peak.dtype), text + guess);
+            }
         }
     }
 }

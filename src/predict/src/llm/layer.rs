@@ -52,6 +52,8 @@ impl Step {
 }
 
 /// One operation of a step: a kernel, a collective or a fetch.
+// Most of them are kernels, so boxing those would cost more than it saves.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StepOperation {
     /// A kernel.

@@ -130,10 +130,40 @@ pub(super) fn header(place: &ImagePath, found: &Packed<'_>) -> Image {
     image
 }
 
+/// Errors of one file that are told.
+const MAX_ERRORS: usize = 20;
+
+/// The first errors of a file and the last, which may say that a part is left out; and the number
+/// of the others.
+pub fn first_errors(mut errors: Vec<String>) -> Vec<String> {
+    let more = errors.len().saturating_sub(MAX_ERRORS);
+    if more > 0 {
+        let last = errors.pop();
+        errors.truncate(MAX_ERRORS - 1);
+        errors.extend(last);
+        errors.push(format!("… and {more} more"));
+    }
+    errors
+}
+
 /// An error with the position of the part that it is about.
 pub(super) fn at_place(place: &ImagePath, error: String) -> String {
     match place.to_string() {
         here if here.is_empty() => error,
         place => format!("{place}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_errors_are_cut_to_the_first_and_the_last() {
+        let errors = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();
+        assert_eq!(first_errors(errors(20)), errors(20));
+        let told = first_errors(errors(100));
+        assert_eq!(told[..19], errors(19));
+        assert_eq!(told[19..], ["99", "… and 80 more"]);
     }
 }

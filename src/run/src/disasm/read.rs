@@ -10,7 +10,7 @@ use rgpu_format::ptx;
 
 use super::code::LifeRanges;
 use super::image_task::ImageTask;
-use super::images::{at_place, header, walk};
+use super::images::{at_place, first_errors, header, walk};
 use super::inputs;
 use super::ordered_writer::{OrderedWriter, PendingFile};
 use super::spare_cores::CORES;
@@ -69,6 +69,7 @@ impl<'w> ImageReader<'w> {
         if let Some(out) = &self.task.out {
             self.writer.end(&self.task.names, out, (number, count));
         }
+        input.errors = first_errors(input.errors);
         if input.errors.is_empty() && input.images.is_empty() {
             let filtered = !self.task.filter.arches.is_empty();
             input.errors.push(if filtered {

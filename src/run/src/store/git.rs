@@ -77,6 +77,12 @@ const REF_FORMATS: [&str; 2] = ["files", "reftable"];
 /// The file of a repository that names the tables of its refs.
 const TABLE_LIST: &str = "reftable/tables.list";
 
+/// What the keys begin with whose settings name programs, besides those of [`QUIET_SETTINGS`].
+const PROGRAM_SECTIONS: [&[u8]; 2] = [b"filter.", b"hook."];
+
+/// What ends the hooks that settings name, after `hook.NAME`. `core.hooksPath` is only about files.
+const NO_HOOK: [&[u8]; 2] = [b".command=", b".enabled=false"];
+
 /// The scopes of settings that are the user's own.
 const USER_SCOPES: [&[u8]; 2] = [b"system", b"global"];
 
@@ -138,12 +144,12 @@ pub struct QuietGit {
 
 impl QuietGit {
     /// git in `folder`, which starts no program that the repository configures and fetches nothing.
-    /// Filters of the repository's own settings are replaced by the user's, or left out. `None`
-    /// without git, outside a repository, or in one of another user.
+    /// Filters of the repository's own settings are replaced by the user's, or left out, and its
+    /// hooks are switched off. `None` without git, outside a repository, or in one of another user.
     ///
     /// # Errors
     /// The repository does not belong to the work tree; its settings cannot be listed; the name of
-    /// a filter cannot be given to git; git does not answer in time.
+    /// a filter or hook cannot be given to git; git does not answer in time.
     pub fn containing(folder: &Path) -> Result<Option<Self>, RepositoryError> {
         let Some(found) =
             FoundRepository::in_folder(folder)?.filter(|found| found.counts_for(folder))
@@ -433,7 +439,8 @@ fn first_link(git_dir: &Path) -> std::io::Result<Option<PathBuf>> {
 }
 
 /// Settings that replace the filters of the repository's own settings, which git runs on changed
-/// files that `.gitattributes` lists. A file that needs such a filter may then count as changed.
+/// files that `.gitattributes` lists, and end the hooks that they name. A file that needs such a
+/// filter may then count as changed.
 fn settings_without_programs(
     folder: &Path,
     found: &FoundRepository,
@@ -452,16 +459,30 @@ fn settings_without_programs(
         .map(|setting| setting.key)
         .collect();
     let mut settings = Vec::new();
-    for &key in of_repository.iter().filter(|key| key.starts_with(b"filter.")) {
+    let mut hooks: BTreeSet<&[u8]> = BTreeSet::new();
+    let names_program =
+        |key: &[u8]| PROGRAM_SECTIONS.iter().any(|section| key.starts_with(section));
+    for &key in of_repository.iter().filter(|key| names_program(key)) {
         if key.contains(&b'=') {
             let key = String::from_utf8_lossy(key);
             let why = format!("its setting `{key}` has `=` in its name");
             return Err(RepositoryError::new(config, why));
         }
+        if key.starts_with(b"hook.") {
+            // Also one whose command is the user's: the repository then chose the event.
+            if let Some(end) = key.iter().rposition(|byte| *byte == b'.') {
+                hooks.insert(&key[..end]);
+            }
+            continue;
+        }
         let of_user = all.iter().rev().find(|other| other.is_of_user() && other.key == key);
         let none: &[u8] = if key.ends_with(b".required") { b"false" } else { b"" };
         let value = of_user.map_or(none, |setting| setting.value);
         settings.push(OsString::from_vec([key, b"=", value].concat()));
+    }
+    // Not `hook.jobs`, which has no name.
+    for hook in hooks.into_iter().filter(|hook| hook.contains(&b'.')) {
+        settings.extend(NO_HOOK.map(|end| OsString::from_vec([hook, end].concat())));
     }
     // The user's own git-lfs would start these programs, or write there.
     if of_repository.iter().any(|key| leads_lfs_elsewhere(key))
@@ -586,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_replaced_whatever_their_names_and_wherever_their_settings_are() {
+    fn filters_and_hooks_are_replaced_whatever_their_names_and_wherever_their_settings_are() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().canonicalize().unwrap();
         let git_dir = top.join(".git");
@@ -599,6 +620,20 @@ mod tests {
         let replacing = |key: &[u8]| OsString::from_vec([key, b"="].concat());
         let settings = replaced(b"[filter \"a\xff\"]\n clean = x\n clean = y\n").unwrap();
         assert_eq!(settings, [replacing(b"filter.a\xff.clean")]);
+        let hooks =
+            b"[hook]\n jobs = 2\n[hook \"a\xff.b\"]\n command = x\n event = y\n event = z\n\
+            [hook \"user's\"]\n event = reference-transaction\n";
+        let ended: [&[u8]; 4] = [
+            b"hook.a\xff.b.command=",
+            b"hook.a\xff.b.enabled=false",
+            b"hook.user's.command=",
+            b"hook.user's.enabled=false",
+        ];
+        assert_eq!(replaced(hooks).unwrap(), ended.map(|end| OsString::from_vec(end.to_vec())));
+        for unnamed in [&b"[filter \"a=b\"]\n clean = x\n"[..], b"[hook \"a=b\"]\n command = x\n"] {
+            let error = replaced(unnamed).unwrap_err().to_string();
+            assert!(error.contains("has `=` in its name"), "{error}");
+        }
         // The condition of an include is about all scopes.
         let scoped = b"[core]\n repositoryFormatVersion = 1\n\
             [extensions]\n worktreeConfig = true\n\

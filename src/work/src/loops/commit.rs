@@ -3,10 +3,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use super::LoopError;
-use rgpu_model::program_answer::{MAX_LIST_BYTES, read_answer};
+use rgpu_model::program_answer::{MAX_LIST_BYTES, TREE_TIME, read_answer_within};
 use rgpu_run::store::{QuietGit, inner_repositories};
 
 /// Checks that a loop may write to the project's repository, if there is one.
@@ -16,7 +15,7 @@ pub(super) fn check_repository(project: &Path) -> Result<(), LoopError> {
 }
 
 /// Commits the project's files as they are, on top of `parent` or of HEAD, and returns the commit.
-/// `None` without git, outside a repository, or if git fails.
+/// `None` without git, outside a repository, or if git fails or does not end in time.
 pub(super) fn commit_files(
     project: &Path,
     name: &str,
@@ -35,7 +34,7 @@ pub(super) fn remove_ref(project: &Path, name: &str) {
     if let Ok(Some(git)) = QuietGit::containing(project) {
         let reference = format!("refs/rgpu/loop/{name}");
         let mut git = git.command(&["update-ref", "--no-deref", "-d", &reference]);
-        let _ = git.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let _ = read_answer_within(&mut git, MAX_LIST_BYTES, TREE_TIME);
     }
 }
 
@@ -83,7 +82,7 @@ impl IndexedGit {
             git.env(format!("GIT_{role}_NAME"), "rgpu loop");
             git.env(format!("GIT_{role}_EMAIL"), "rgpu@localhost");
         }
-        let output = read_answer(&mut git, MAX_LIST_BYTES).ok()?;
+        let output = read_answer_within(&mut git, MAX_LIST_BYTES, TREE_TIME).ok()?;
         output.status.success().then_some(output.stdout)
     }
 }

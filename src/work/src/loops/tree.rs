@@ -15,8 +15,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ignore::WalkBuilder;
 use ignore::gitignore::GitignoreBuilder;
+use ignore::{DirEntry, WalkBuilder};
 use rgpu_protocol::Digest;
 use rustix::fs::FileType;
 use similar::TextDiff;
@@ -25,6 +25,7 @@ use super::LoopError;
 use super::error::io_error;
 use rgpu_model::beneath::{self, Folder};
 use rgpu_model::fault_point;
+use rgpu_model::ignore_files;
 use rgpu_model::regular_file;
 use rgpu_run::store::project_files;
 
@@ -80,9 +81,12 @@ fn is_missing(e: &io::Error) -> bool {
 }
 
 /// The files and links of a walk, from its root, sorted.
-fn found_files(root: &Path, walk: &WalkBuilder) -> Result<BTreeSet<PathBuf>, LoopError> {
+fn found_files(
+    root: &Path,
+    walk: impl IntoIterator<Item = Result<DirEntry, ignore::Error>>,
+) -> Result<BTreeSet<PathBuf>, LoopError> {
     let mut files = BTreeSet::new();
-    for entry in walk.build() {
+    for entry in walk {
         let entry = entry.map_err(|e| io_error("read", root)(io::Error::other(e)))?;
         // Pipes, sockets and devices are no code.
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file() || kind.is_symlink());
@@ -96,7 +100,7 @@ fn found_files(root: &Path, walk: &WalkBuilder) -> Result<BTreeSet<PathBuf>, Loo
 }
 
 fn kept_files(copy: &Path) -> Result<BTreeSet<PathBuf>, LoopError> {
-    found_files(copy, WalkBuilder::new(copy).standard_filters(false))
+    found_files(copy, WalkBuilder::new(copy).standard_filters(false).build())
 }
 
 /// The files of the project by the ignore rules of a copy: a `.gitignore` that was changed since
@@ -111,8 +115,10 @@ fn project_files_by_rules_of(
         if path.file_name().is_some_and(|name| name == ".gitignore") {
             let folder = project.join(path.parent().unwrap_or(Path::new("")));
             let mut builder = GitignoreBuilder::new(&folder);
+            let kept = copy.join(&path);
+            ignore_files::check(&kept).map_err(io_error("read", &kept))?;
             // A line that cannot be read is left out, as git does.
-            let _ = builder.add(copy.join(&path));
+            let _ = builder.add(kept);
             if let Ok(built) = builder.build() {
                 rules.push((folder, built));
             }
@@ -139,7 +145,7 @@ fn project_files_by_rules_of(
         let decided = matches.map(|(_, rules)| rules.matched(path, is_folder));
         !decided.into_iter().find(|found| !found.is_none()).is_some_and(|found| found.is_ignore())
     });
-    found_files(project, &walk)
+    found_files(project, walk.build())
 }
 
 /// Whether a folder is not in the copy and its own `.gitignore` ignores all of it.
@@ -160,7 +166,7 @@ pub(super) fn copy_project(
     let project = files.path();
     let wanted = match rules {
         Some(copy) => project_files_by_rules_of(files, copy, project)?,
-        None => found_files(project, &project_files::walker(project))?,
+        None => found_files(project, project_files::walk(project))?,
     };
     copy_files(files, project, to, &wanted)
 }

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use ignore::WalkBuilder;
+use ignore::{DirEntry, WalkBuilder};
 use rustix::fs::{FileType, Mode};
 use tempfile::TempDir;
 
@@ -24,7 +24,9 @@ use super::QueueError;
 use super::entry::{NewEntry, SnapshotMode};
 use super::error::io_error;
 use rgpu_model::beneath::Folder;
-use rgpu_model::program_answer::{MAX_LIST_BYTES, read_answer, wait_for_answer};
+use rgpu_model::program_answer::{
+    MAX_LIST_BYTES, TREE_TIME, read_answer_within, wait_for_answer_within,
+};
 use rgpu_run::store::{QuietGit, inner_repositories, project_files};
 
 /// The names inside an entry's folder.
@@ -139,7 +141,7 @@ pub(super) fn take(new: &NewEntry, files: &Folder) -> Result<Option<TakenSnapsho
             let kept = folder.path().join(FILES);
             let kept = files.make_folder(&kept).map_err(io_error("create", &kept))?;
             let sources = Folder::open(&root).map_err(io_error("open", &root))?;
-            copy(&sources, &project_files::walker(&root), &kept)?;
+            copy(&sources, project_files::walk(&root), &kept)?;
             if top.is_some() {
                 copy_tracked_but_ignored(&sources, &kept)?;
             }
@@ -181,7 +183,7 @@ pub(super) fn lay_out(
         _ => {
             let path = folder.join(FILES);
             let kept = files.folder(&path).map_err(io_error("open", &path))?;
-            copy(&kept, WalkBuilder::new(&path).standard_filters(false), &tree)?;
+            copy(&kept, WalkBuilder::new(&path).standard_filters(false).build(), &tree)?;
             let Some((top, commit)) = base else { return Ok(()) };
             let made = Git::new(top, folder).and_then(|git| git.make_repository(commit, &tree));
             if made.is_err() {
@@ -316,7 +318,7 @@ impl<'a> Git<'a> {
 /// Runs git in `folder` and returns what it printed.
 fn output_of(mut git: Command, folder: &Path, args: &[&str]) -> Result<Vec<u8>, QueueError> {
     let verb = args.first().copied().unwrap_or_default();
-    let output = read_answer(&mut git, MAX_LIST_BYTES)
+    let output = read_answer_within(&mut git, MAX_LIST_BYTES, TREE_TIME)
         .map_err(|cause| refused(folder, format!("git {verb}: {cause}")))?;
     check_success(&output, folder, verb)?;
     Ok(output.stdout)
@@ -351,7 +353,7 @@ fn write_patch(top: &Path, folder: &Folder) -> Result<String, QueueError> {
     diff.env_remove("GIT_DIFF_OPTS");
     let patch = file.try_clone().map_err(io_error("write", &path))?;
     let started = diff.stdout(patch).stderr(Stdio::piped()).spawn();
-    let output = started.and_then(|child| wait_for_answer(child, MAX_LIST_BYTES));
+    let output = started.and_then(|child| wait_for_answer_within(child, MAX_LIST_BYTES, TREE_TIME));
     check_success(&output.map_err(io_error("start", Path::new("git")))?, folder.path(), "diff")?;
     file.sync_all().map_err(io_error("write", &path))?;
     Ok(commit)
@@ -376,7 +378,7 @@ fn apply_patch(
     prefix.push(tree.path());
     prefix.push("/");
     let mut checkout = git.command(&["checkout-index", "--all"]);
-    let output = read_answer(checkout.arg(prefix), MAX_LIST_BYTES)
+    let output = read_answer_within(checkout.arg(prefix), MAX_LIST_BYTES, TREE_TIME)
         .map_err(io_error("start", Path::new("git")))?;
     if output.status.success() {
         git.make_repository(commit, tree)
@@ -386,8 +388,12 @@ fn apply_patch(
 }
 
 /// Copies what a walk of `from` finds.
-fn copy(from: &Folder, walk: &WalkBuilder, to: &Folder) -> Result<(), QueueError> {
-    for entry in walk.build() {
+fn copy(
+    from: &Folder,
+    walk: impl IntoIterator<Item = Result<DirEntry, ignore::Error>>,
+    to: &Folder,
+) -> Result<(), QueueError> {
+    for entry in walk {
         let entry = entry.map_err(|e| refused(from.path(), e.to_string()))?;
         let Ok(inner) = entry.path().strip_prefix(from.path()) else { continue };
         if !inner.as_os_str().is_empty() {

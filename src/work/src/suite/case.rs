@@ -71,13 +71,27 @@ pub(super) fn word_pieces(word: &str) -> Vec<WordPiece<'_>> {
 impl SuiteCase {
     /// Every case of the file, in the order of the targets.
     pub(super) fn all(file: &SuiteFile) -> Result<Vec<Self>> {
+        let too_many = || {
+            let what = format!("the targets have more than {MOST_CASES} cases together");
+            Failure::new(Exit::Config, "too_many_cases", what)
+                .hint("split the file, or leave values out")
+        };
+        // Nothing is made before the number is known.
+        let mut count = 0_u64;
+        for target in &file.targets {
+            // A target with too many of its own is refused below, with its line.
+            let product = target.matrix.product().filter(|n| *n <= file.max_cases);
+            let Some(product) = product else { break };
+            count = count.saturating_add(product as u64);
+            if count > MOST_CASES {
+                return Err(too_many());
+            }
+        }
         let mut cases = Vec::new();
         for target in &file.targets {
             cases.extend(Self::for_target(file, target)?);
             if cases.len() as u64 > MOST_CASES {
-                let what = format!("the targets have more than {MOST_CASES} cases together");
-                return Err(Failure::new(Exit::Config, "too_many_cases", what)
-                    .hint("split the file, or leave values out"));
+                return Err(too_many());
             }
         }
         Ok(cases)

@@ -43,7 +43,7 @@ pub struct Matrix {
 
 impl Matrix {
     /// The size of the product; `None` if it does not fit.
-    fn product(&self) -> Option<usize> {
+    pub(super) fn product(&self) -> Option<usize> {
         self.axes.iter().try_fold(1_usize, |n, axis| n.checked_mul(axis.values.len()))
     }
 

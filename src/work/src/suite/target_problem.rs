@@ -10,6 +10,7 @@ use super::matrix::AxisKind;
 use super::target::{TargetKind, TargetSpec, kernel_path, program_path};
 use rgpu_model::error::{Failure, Result, nearest};
 use rgpu_plan::kernel::{CaseSelection, KernelError, KernelFolders, KernelSpec, find};
+use rgpu_plan::tool::python_program_word;
 
 /// An entry of bench.toml for which `rgpu bench run` fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +137,17 @@ impl TargetCheck<'_> {
             } else if path.is_some_and(|path| !path.is_file()) {
                 let text = format!("there is no file `{program}`");
                 self.add(&["program"], "missing_source", text);
+            }
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            // Python's script, found from the current folder. One that is no file here is the
+            // host's.
+            let script = python_program_word(&words).map(|at| words[at]);
+            let is_outside = |script: &&str| {
+                let path = Path::new(*script);
+                path.is_file() && !(self.is_inside)(path)
+            };
+            if let Some(script) = script.filter(is_outside) {
+                self.add(&["program"], "outside_project", outside_text(script));
             }
             if let Some(mode) = case.settings.mode.filter(|mode| mode.info().needs_kernel) {
                 let text = format!("mode `{mode}` needs a kernel, and this is a program");

@@ -10,6 +10,7 @@ use super::super::{ExecError, Package, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line, interpreter};
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
 use rgpu_model::RungId;
+use rgpu_model::agent_files;
 
 /// Path of the program in the job's folder.
 const PROGRAM_PATH: &str = "build/program";
@@ -51,7 +52,10 @@ impl Language for Rust {
             ..Program::default()
         };
         match &tools.built {
-            Ok(built) => program.files.push(BundleFile::copy(PROGRAM_PATH, built).executable()),
+            Ok(built) => {
+                agent_files::trust(built);
+                program.files.push(BundleFile::copy(PROGRAM_PATH, built).executable());
+            }
             Err(why) => add_host_build(snippet, tools, why, &mut program)?,
         }
         Ok(program)

@@ -20,6 +20,7 @@ use super::{arch, build, dsl_layouts, facts, torch_hook, wheels};
 use crate::kernel::{KernelSpec, ModeStep, ProfileMode, SourceTree};
 use crate::tool::{nsys, nvidia_smi};
 use rgpu_model::RungId;
+use rgpu_model::agent_files;
 use rgpu_model::profile::ArtifactKind;
 
 /// The inputs of a kernel's plan.
@@ -234,6 +235,7 @@ impl<'a> Planner<'a> {
             .runner
             .clone()
             .ok_or_else(|| PlanError::NoRunner { arch: self.facts.agent.arch.clone() })?;
+        agent_files::trust(&runner);
         self.files.push(BundleFile::copy(RUNNER, runner).executable());
         Ok(())
     }
@@ -464,6 +466,7 @@ impl<'a> Planner<'a> {
         if infos.iter().any(|info| info.needs_collector())
             && let Some(collector) = self.binaries.collector.clone()
         {
+            agent_files::trust(&collector);
             self.files.push(BundleFile::copy(COLLECTOR, collector));
         }
         if matches!(self.request.target, ProfileTarget::Program(_))

@@ -209,12 +209,15 @@ impl LoopConfig {
                 }
             }
         }
-        let files: Vec<PathBuf> = if self.allowed_paths.is_empty() {
-            Vec::new()
-        } else {
-            let entries = project_files::walker(project).build().flatten();
-            entries.filter(|entry| !entry.path().is_dir()).map(|e| e.into_path()).collect()
-        };
+        let mut files: Vec<PathBuf> = Vec::new();
+        if !self.allowed_paths.is_empty() {
+            for entry in project_files::walk(project) {
+                let entry = entry.map_err(|e| origin.error("allowed_paths", e.to_string()))?;
+                if !entry.path().is_dir() {
+                    files.push(entry.into_path());
+                }
+            }
+        }
         for pattern in &self.allowed_paths {
             let path = Path::new(pattern.trim_start_matches('!'));
             if path.components().any(|part| part == Component::ParentDir) {

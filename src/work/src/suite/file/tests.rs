@@ -124,6 +124,24 @@ fn a_matrix_without_a_case_or_with_too_many_is_refused_with_its_line() {
 }
 
 #[test]
+fn targets_with_too_many_cases_together_are_refused() {
+    let text = |count: usize| -> String {
+        let target = |n: usize| {
+            format!(
+                "[[target]]\nname = \"a:t{n}\"\nkernel = \"k\"\n[target.matrix]\n\
+                 sizes.n = \"1..200\"\n"
+            )
+        };
+        (0..count).map(target).collect()
+    };
+    let cases = |count| super::super::select(&read(&text(count)).unwrap(), &[], false);
+    assert_eq!(cases(50).unwrap().len(), 10_000);
+    let refused = cases(51).unwrap_err();
+    assert_eq!(refused.code, "too_many_cases");
+    assert!(refused.what.contains("more than 10000 cases together"), "{refused}");
+}
+
+#[test]
 fn generated_targets_are_left_out_unless_asked_for() {
     let text = "[[target]]\nname = \"a:b\"\nkernel = \"k\"\n[[target]]\nname = \"a:gen\"\nkernel = \"k\"\n\
                 generated = true\n";
