@@ -424,7 +424,10 @@ fn a_calibrated_prediction_has_its_likely_range() {
     let laptop = Laptop::new();
     laptop.write("calib.toml", CALIBRATION);
     let line = "kernel gemm --mnk 4096,4096,4096 --gpu h200";
-    assert!(json(&laptop, "model-kernel", line).get("likely_ns").is_none());
+    let uncalibrated = json(&laptop, "model-kernel", &format!("{line} --calib none"));
+    assert!(uncalibrated.get("likely_ns").is_none());
+    // The calibration that ships.
+    assert!(json(&laptop, "model-kernel", line)["likely_ns"].is_array());
     let document = json(&laptop, "model-kernel", &format!("{line} --calib calib.toml"));
     let time = document["time_ns"].as_f64().unwrap();
     let likely: Vec<f64> = serde_json::from_value(document["likely_ns"].clone()).unwrap();

@@ -108,7 +108,7 @@ fn files_are_checked_and_their_schemas_printed() {
         ("schema loop-reviewer --check bad.json", 7),
         ("loop schema worker", 0),
         ("loop status", 2),
-        ("loop start none.toml", 3),
+        ("loop start none.toml", 2),
         ("loop start loop.toml max_iteration=3", 3),
         ("loop start loop.toml kernel_path=kernels/none", 3),
         ("loop start loop.toml kernel_path=/etc", 3),
