@@ -323,7 +323,7 @@ fn bytes_that_several_sections_name_are_read_once() {
 
 #[test]
 fn images_beyond_the_memory_of_a_file_are_left_out_with_one_error() {
-    let mut entry = vec![0_u8; 64];
+    let mut entry = [0_u8; 64];
     entry[0] = 2;
     entry[4] = 64;
     let entries = entry.repeat(100_000);
