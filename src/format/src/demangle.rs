@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 /// Longer symbols, in bytes, are not demangled, because demanglers are recursive.
 const MAX_SYMBOL_BYTES: usize = 32 << 10;
 
-/// Bytes of text that each byte of a symbol may become. Names of CUTLASS take about 5.
-/// Substitutions may refer to each other, so that each byte of a hostile symbol doubles the text.
+/// Bytes of text that each byte of a symbol may become. Substitutions may refer to each other, so
+/// that a few more bytes of a hostile symbol multiply the text.
 const MAX_GROWTH: usize = 16;
 
 /// Bytes of text that any symbol may become.

@@ -127,7 +127,7 @@ impl<'a> Image<'a> {
 /// The path of an image with the image, or with the error of a part that could not be read.
 pub type ImageEntry<'a> = (ImagePath, Result<Image<'a>, ContainerError>);
 
-/// Memory of an image or an error, as found, as read and as told, without its texts.
+/// Memory of an image or an error, as found, as read and as told, without its texts: an estimate.
 const IMAGE_BYTES: usize = 2560;
 /// A text of an image is in its path, its document, its table and their text.
 const COPIES_OF_TEXT: usize = 4;
