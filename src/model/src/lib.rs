@@ -23,6 +23,7 @@ pub mod program_answer;
 pub mod regular_file;
 pub mod toml_error;
 
+pub mod account;
 pub mod bound;
 pub mod build;
 pub mod code;
@@ -55,6 +56,7 @@ pub mod suite_history;
 pub mod timeline;
 pub mod trace;
 
+pub use account::Account;
 pub use build::Build;
 pub use comparison::Comparison;
 pub use fan_out::{FanOut, FanOutRow};

@@ -22,7 +22,7 @@ use super::ranks::Ranks;
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
 use super::timeline::{CopySum, KernelSum, Timeline};
-use super::{Finding, KernelCode, Launch, Operator, Region, RungId, SpeedOfLight, Stage};
+use super::{Account, Finding, KernelCode, Launch, Operator, Region, RungId, SpeedOfLight, Stage};
 
 /// The schema name that every profile carries.
 pub const SCHEMA: &str = "rgpu.profile/1";
@@ -93,6 +93,8 @@ pub struct Profile {
     pub memory: Vec<MemoryUse>,
     /// Busy time of each GPU and the causes of its idle time; absent without a trace that has them.
     pub timeline: Option<Timeline>,
+    /// Where the time of a step, and of the program, goes; absent without a trace that tells.
+    pub account: Option<Account>,
     /// The ranks of a program of several processes on GPUs; absent for one process.
     pub ranks: Option<Ranks>,
     /// Results of the sanitizer tools.

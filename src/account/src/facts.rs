@@ -1,0 +1,18 @@
+//! What is known of the GPU that the trace comes from.
+
+/// Peaks of a GPU. A number that is not known is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuFacts {
+    /// Number of SMs.
+    pub sms: Option<u32>,
+    /// Bytes per second of the GPU's memory that kernels reach, not the datasheet's peak.
+    pub memory_bytes_per_s: Option<f64>,
+    /// Bytes per second that a copy from pinned memory reaches, one direction.
+    pub pinned_bytes_per_s: Option<f64>,
+    /// FP32 products without tensor cores: FLOP per second.
+    pub fp32_flops: Option<f64>,
+    /// TF32 products on tensor cores, dense.
+    pub tf32_flops: Option<f64>,
+    /// BF16 and FP16 products on tensor cores, dense.
+    pub bf16_flops: Option<f64>,
+}

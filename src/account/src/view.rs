@@ -1,0 +1,94 @@
+//! The steps of a window with their graph, as causes look at them.
+
+use rgpu_model::Trace;
+use rgpu_model::account::AccountCause;
+use rgpu_model::trace::{CallEvent, TraceWork};
+
+use crate::class;
+use crate::facts::GpuFacts;
+use crate::graph::Graph;
+use crate::path::Segment;
+use crate::steps::{Step, Steps};
+
+/// What a cause looks at.
+pub struct View<'t> {
+    /// The trace.
+    pub trace: &'t Trace,
+    /// The GPU's peaks.
+    pub facts: &'t GpuFacts,
+    /// The steps.
+    pub steps: &'t Steps,
+    /// The graph of the window's steps.
+    pub graph: &'t Graph<'t>,
+    /// The critical path through the window.
+    pub path: &'t [Segment],
+    /// Class by index of a name.
+    classes: Vec<AccountCause>,
+}
+
+impl<'t> View<'t> {
+    /// The view of a window.
+    pub fn new(
+        trace: &'t Trace,
+        facts: &'t GpuFacts,
+        steps: &'t Steps,
+        graph: &'t Graph<'t>,
+        path: &'t [Segment],
+    ) -> View<'t> {
+        let classes = trace.names.iter().map(|name| class::of_kernel(name)).collect();
+        View { trace, facts, steps, graph, path, classes }
+    }
+
+    /// The steps of the window.
+    pub fn window(&self) -> &'t [Step] {
+        self.steps.all.get(self.steps.window.clone()).unwrap_or_default()
+    }
+
+    /// Number of steps in the window.
+    pub fn step_count(&self) -> f64 {
+        self.window().len().max(1) as f64
+    }
+
+    /// All work of the window.
+    pub fn work(&self) -> impl Iterator<Item = (u32, &'t TraceWork)> + '_ {
+        let all = self.window().iter().flat_map(|step| &step.work);
+        all.filter_map(|at| Some((*at, self.trace.work.get(*at as usize)?)))
+    }
+
+    /// The name of a piece of work.
+    pub fn name(&self, work: &TraceWork) -> &'t str {
+        self.trace.names.get(work.name as usize).map_or("", String::as_str)
+    }
+
+    /// The class of a piece of work.
+    pub fn class(&self, work: &TraceWork) -> AccountCause {
+        match work.kind {
+            rgpu_model::trace::TraceWorkKind::Kernel => {
+                self.classes.get(work.name as usize).cloned().unwrap_or_default()
+            }
+            _ => class::of_work(self.trace, work),
+        }
+    }
+
+    /// The calls of the window's process from the window's first launch to its last, as indexes
+    /// into the trace's calls, in order of start.
+    pub fn calls(&self) -> impl Iterator<Item = (u32, &'t CallEvent)> + '_ {
+        let calls = self.window().iter().flat_map(|step| &step.work);
+        let calls = calls.filter_map(|at| self.trace.work.get(*at as usize)?.call);
+        let (first, last) = calls.fold((u32::MAX, 0), |(a, b), at| (a.min(at), b.max(at)));
+        let range = first as usize..(last as usize + 1).max(first as usize);
+        let listed = self.trace.calls.get(range).unwrap_or_default();
+        listed.iter().zip(first..).map(|(call, at)| (at, call))
+    }
+
+    /// The name of a call.
+    pub fn call_name(&self, call: &CallEvent) -> &'t str {
+        self.trace.names.get(call.name as usize).map_or("", String::as_str)
+    }
+
+    /// Nanoseconds of a step on the critical path for which `is_it` holds.
+    pub fn path_ns(&self, is_it: impl Fn(&Segment) -> bool) -> f64 {
+        let ns: u64 = self.path.iter().filter(|s| is_it(s)).map(|s| s.end_ns - s.start_ns).sum();
+        ns as f64 / self.step_count()
+    }
+}
