@@ -31,6 +31,7 @@ mod roofline;
 pub mod rule;
 pub mod set_up;
 mod stake;
+mod step_account;
 pub mod threshold;
 pub mod timeline;
 pub mod tuning;
@@ -69,10 +70,13 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let set_up = set_up::SetUp::from_profile(profile, &limits);
     let mut set_up_ids = set_up.as_ref().map(set_up::SetUp::ids).unwrap_or_default();
     set_up_ids.extend(preparing);
-    let found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
+    let mut found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
+    found.extend(idle.into_iter().chain(of_ranks).flatten());
+    let of_steps = trace.map(|trace| step_account::add(profile, trace)).unwrap_or_default();
+    step_account::leave_out_told(profile, &mut found);
     let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
     profile.findings.extend(only_set_up);
-    profile.findings.extend(idle.into_iter().chain(of_ranks).flatten());
+    profile.findings.extend(of_steps);
     profile.findings.extend(found);
     profile.findings.extend(operator_products::near_peak(profile, &limits));
     // Of several GPUs, the one with the most steady time.

@@ -81,6 +81,12 @@ pub(super) fn analyze(
     idle.chain(element_wise::finding(trace, limits)).collect()
 }
 
+/// Whether the account of the steps tells what a finding of a timeline says, with a replayed gain:
+/// idle time of what repeats, copies, and chains of element-wise kernels.
+pub(super) fn is_told_by_account(id: &str) -> bool {
+    finding::is_idle_after_start_up(id) || id == element_wise::ID
+}
+
 /// Whether a piece of work is a kernel, or a graph, which stands for its kernels.
 fn computes(work: &TraceWork) -> bool {
     matches!(work.kind, TraceWorkKind::Kernel | TraceWorkKind::Graph)

@@ -11,6 +11,9 @@ use rgpu_model::finding::{CoveredKernel, GainScope, PotentialGain};
 use rgpu_model::number_form::counted;
 use rgpu_model::{Evidence, Finding, Trace};
 
+/// Id of the finding.
+pub(super) const ID: &str = "element_wise_kernels";
+
 /// Element-wise kernels of one stream without another kernel between them.
 #[derive(Default)]
 struct Sequence<'a> {
@@ -83,7 +86,7 @@ pub(super) fn finding(trace: &Trace, limits: &Limits<'_>) -> Option<Finding> {
     }
     let longest = covers.first()?.kernel.clone();
     Some(Finding {
-        id: "element_wise_kernels".to_owned(),
+        id: ID.to_owned(),
         category: "memory".to_owned(),
         stake: Some(PotentialGain { ns, of: GainScope::GpuTime, region: None, share }),
         text: format!(

@@ -98,6 +98,11 @@ pub(super) fn is_steady_idle(id: &str) -> bool {
     IDLE.iter().any(|idle| idle.id == id && idle.first_launch == Some(false))
 }
 
+/// Whether a finding is about idle time other than start-up, or about copies.
+pub(super) fn is_idle_after_start_up(id: &str) -> bool {
+    id == pageable::ID || IDLE.iter().any(|idle| idle.id == id && idle.first_launch != Some(true))
+}
+
 /// The hint for launches that are late although they replay CUDA graphs.
 const GRAPHS_ALREADY: &str = "the launches replay CUDA graphs already: put more work into each \
      graph, and queue the next replay before looking at a result";

@@ -12,6 +12,9 @@ use rgpu_model::timeline::{DeviceTime, PageableCopies};
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 use rgpu_model::{Evidence, Finding, Trace};
 
+/// Id of the finding.
+pub(super) const ID: &str = "pageable_copies";
+
 /// Bytes up to which a copy from pageable memory does not wait for its transfer ("API
 /// synchronization behavior" in the manual of CUDA's runtime).
 const MAX_SMALL_BYTES: u64 = 64 * 1024;
@@ -64,7 +67,7 @@ pub(super) fn finding(device: &DeviceTime, several: bool, limits: &Limits<'_>) -
         if copies.copies < MIN_REPEATED_GAPS { device.span_ns } else { steady_ns(device, limits) };
     let share = share(copies.total_ns, whole_ns).filter(|share| *share >= threshold.value)?;
     Some(Finding {
-        id: "pageable_copies".to_owned(),
+        id: ID.to_owned(),
         category: "host".to_owned(),
         stake: Some(stake(copies.total_ns, device)),
         text: format!(
