@@ -1,5 +1,8 @@
 //! The causes of slow steps: each finds its signature and says what would remove it.
 
+#[cfg(test)]
+pub(crate) mod test_view;
+
 use crate::edits::Edits;
 use crate::view::View;
 
