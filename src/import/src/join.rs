@@ -273,6 +273,7 @@ mod tests {
                     launch: None,
                     regions: Vec::new(),
                     rank: Some(0),
+                    shape: None,
                 });
             }
             let mut imported = ImportedArtifact::default();

@@ -57,7 +57,7 @@ pub struct Trace {
 
 /// One piece of work on the GPU.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceWork {
     /// The kind of GPU work.
     pub kind: TraceWorkKind,
@@ -86,6 +86,11 @@ pub struct TraceWork {
     pub regions: Vec<u32>,
     /// Number of the rank; absent for one process.
     pub rank: Option<u32>,
+    /// Number of the kernel's shape among those of the trace: launches of the same grid, block and
+    /// shared memory have the same number. `None` if the tool does not tell. It is not in the
+    /// document.
+    #[serde(skip)]
+    pub shape: Option<u32>,
 }
 
 impl TraceWork {
@@ -109,10 +114,11 @@ pub struct TraceRegion {
 }
 
 /// Kinds of GPU work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceWorkKind {
     /// A kernel launch.
+    #[default]
     Kernel,
     /// A memory copy.
     Copy,

@@ -134,6 +134,7 @@ mod tests {
                 launch: None,
                 regions: Vec::new(),
                 rank: None,
+                shape: None,
             };
             start_ns += us * 1000;
             work

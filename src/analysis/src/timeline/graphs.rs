@@ -100,6 +100,7 @@ mod tests {
             launch: Some(launch),
             regions: Vec::new(),
             rank: None,
+            shape: None,
         };
         let call = |name| CallEvent {
             name,

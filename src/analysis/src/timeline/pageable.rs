@@ -162,6 +162,7 @@ mod tests {
             launch: None,
             regions: Vec::new(),
             rank: None,
+            shape: None,
         };
         for step in 0..15 {
             let at = step * 1_000_000;

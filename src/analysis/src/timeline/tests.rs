@@ -191,6 +191,7 @@ fn two(regions: Vec<TraceRegion>, of_work: [Vec<u32>; 2], names: [&str; 2]) -> T
         launch: None,
         regions,
         rank: None,
+        shape: None,
     };
     let call =
         CallEvent { name: 0, start_ns: 0, duration_ns: 1, thread: 1, waits: false, rank: None };
@@ -262,6 +263,7 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
         launch: Some(call),
         regions: Vec::new(),
         rank: None,
+        shape: None,
     };
     let call = |name, start_ns, duration_ns| CallEvent {
         name,
@@ -326,6 +328,7 @@ fn kernels(work: &[(&str, u64, u64)], other_calls: &[(&str, u64)]) -> Trace {
         launch: None,
         regions: Vec::new(),
         rank: None,
+        shape: None,
     });
     let work = work.collect();
     Trace { work, calls, ..trace }

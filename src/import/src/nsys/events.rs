@@ -74,6 +74,7 @@ pub(super) fn list(
             launch: launches.get(&work.number).copied(),
             regions: inside.iter().map(|node| regions.index(&placed.tree, *node)).collect(),
             rank: rank_of(processes, work.process),
+            shape: None,
         }
     });
     let work: Vec<TraceWork> = listed.collect();
