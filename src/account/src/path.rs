@@ -1,8 +1,16 @@
 //! The critical path, walked backwards: each moment has one cause.
+//!
+//! From the end the walk always follows the edge that arrived last, so that time only falls and
+//! each moment belongs to one segment. The segments therefore add up to the time they cover.
 
-use rgpu_model::account::AccountPart;
+mod host;
+mod parts;
+#[cfg(test)]
+mod tests;
 
 use crate::graph::{Graph, Label};
+
+pub use parts::parts;
 
 /// A piece of the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +25,21 @@ pub struct Segment {
 
 /// The path that ends with the start of `work` (an index into the trace's work; with its end, if
 /// `to_end`), back to `from_ns`. The segments follow each other without holes, earliest first.
-pub fn walk(_graph: &Graph<'_>, _work: u32, _to_end: bool, _from_ns: u64) -> Vec<Segment> {
-    Vec::new()
-}
-
-/// The parts of an account: `segments` by cause, divided by `steps`, most time first.
-pub fn parts(_graph: &Graph<'_>, _segments: &[Segment], _steps: f64) -> Vec<AccountPart> {
-    Vec::new()
+/// Empty if the work is not in the graph or is reached before `from_ns`.
+pub fn walk(graph: &Graph<'_>, work: u32, to_end: bool, from_ns: u64) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let Some(mut step) = graph.last_before(work, to_end) else { return segments };
+    loop {
+        let start_ns = step.start_ns.unwrap_or(from_ns).max(from_ns);
+        if step.end_ns > start_ns {
+            segments.push(Segment { start_ns, end_ns: step.end_ns, label: step.label });
+        }
+        if step.start_ns.is_none_or(|start_ns| start_ns <= from_ns) {
+            break;
+        }
+        let Some(before) = graph.before(step.from) else { break };
+        step = before;
+    }
+    segments.reverse();
+    segments
 }
