@@ -1,7 +1,30 @@
 //! The unit that a program repeats.
+//!
+//! Ranges of the program mark it where they stand ([`ranges`]). Else the sequence of launches is
+//! compared with itself: the distance at which it repeats is the period ([`period`]). Loops that
+//! repeat with changes (other shapes, other lengths) are cut where something happens once in a
+//! step ([`aligned`]). What was found becomes times, outliers and a window of typical steps
+//! ([`typical`]).
+
+mod aligned;
+mod cuts;
+mod launches;
+mod lift;
+mod outliers;
+mod period;
+mod ranges;
+#[cfg(test)]
+mod tests;
+mod typical;
 
 use rgpu_model::Trace;
 use rgpu_model::account::StepTime;
+
+use cuts::Cuts;
+use launches::Launches;
+
+/// The fewest units that are a repetition.
+const FEWEST: usize = 3;
 
 /// The steps of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +51,44 @@ pub struct Step {
 
 /// The steps among `order`: the GPU work of one process in the order of the launches. `None` if
 /// nothing repeats.
-pub fn find(_trace: &Trace, _order: &[u32]) -> Option<Steps> {
-    None
+pub fn find(trace: &Trace, order: &[u32]) -> Option<Steps> {
+    let launches = Launches::new(trace, order);
+    let cuts = lift::groups(trace, &launches, choose(trace, &launches)?);
+    typical::steps(trace, &launches, cuts)
+}
+
+/// Where the steps begin. A range wins over the period, unless it marks parts of a period: more
+/// than one lies in a period, its name does not say that it is a step, and nothing happens in it
+/// that happens once in a step.
+fn choose(trace: &Trace, launches: &Launches) -> Option<Cuts> {
+    let marked = ranges::find(trace, launches);
+    let Some(marked) = marked else { return repeated(launches) };
+    if marked.says_step || marked.has_event {
+        return Some(marked.cuts);
+    }
+    match repeated(launches) {
+        Some(period) if period.unit_len() * 2 >= marked.cuts.unit_len() * 3 => Some(period),
+        _ => Some(marked.cuts),
+    }
+}
+
+/// The steps by what is launched: an exact period that covers most of the GPU's time, else a loop
+/// that changes, else a period that covers less.
+fn repeated(launches: &Launches) -> Option<Cuts> {
+    let exact = period::find(launches);
+    let total = launches.gpu_between(0, launches.len());
+    if let Some((cuts, matched_ns)) = &exact
+        && *matched_ns >= total / 2
+    {
+        return Some(cuts.clone());
+    }
+    let aligned = aligned::find(launches);
+    let (exact, matched_ns) = match exact {
+        Some(exact) if exact.1 >= total / 5 => exact,
+        _ => return aligned,
+    };
+    match aligned {
+        Some(aligned) if aligned.gpu_ns(launches) >= matched_ns => Some(aligned),
+        _ => Some(exact),
+    }
 }
