@@ -133,6 +133,7 @@ impl StepScript {
             call: None,
             launch: None,
             regions: Vec::new(),
+            shape: None,
             rank: None,
         };
         let (call, name, thread) = (call.to_owned(), name.to_owned(), self.thread);

@@ -182,6 +182,7 @@ fn copies_are_told_by_kind_and_memory() {
             call: None,
             launch: None,
             regions: Vec::new(),
+            shape: None,
             rank: None,
         };
         assert_eq!(of_work(&trace, &work), class, "{name}");
