@@ -6,6 +6,34 @@ pub(crate) mod test_view;
 use crate::edits::Edits;
 use crate::view::View;
 
+mod allocation;
+mod common;
+mod communication;
+mod compaction;
+mod copy_in_stream;
+mod default_stream;
+mod graph_made;
+mod host_pause;
+mod host_per_launch;
+mod launch_bound;
+mod launches;
+mod loading;
+mod made_on_host;
+mod needless_wait;
+mod pageable;
+mod polling;
+mod reads;
+mod reads_in_row;
+mod slow_steps;
+mod small_copies;
+mod small_kernel_loop;
+mod stream_waits;
+mod threads;
+mod through_host;
+mod unified;
+mod value_read;
+mod words;
+
 /// A cause of slow steps.
 pub struct Cause {
     /// snake_case id of its findings.
@@ -38,4 +66,34 @@ pub struct Found {
 }
 
 /// Every cause.
-pub static CAUSES: &[Cause] = &[];
+pub static CAUSES: &[Cause] = &[
+    Cause { id: "value_read_back", find: value_read::find },
+    Cause { id: "wait_for_selected_count", find: compaction::find },
+    Cause { id: "values_read_one_by_one", find: reads_in_row::find },
+    Cause { id: "wait_not_needed", find: needless_wait::find },
+    Cause { id: "polling", find: polling::find },
+    Cause { id: "pageable_copies_to_gpu", find: pageable::find_to_gpu },
+    Cause { id: "pageable_copies_to_host", find: pageable::find_to_host },
+    Cause { id: "copies_in_compute_stream", find: copy_in_stream::find_one_way },
+    Cause { id: "copies_one_after_another", find: copy_in_stream::find_both_ways },
+    Cause { id: "many_small_copies", find: small_copies::find },
+    Cause { id: "arrays_made_on_host", find: made_on_host::find },
+    Cause { id: "data_through_host", find: through_host::find },
+    Cause { id: "unified_memory_migrations", find: unified::find },
+    Cause { id: "launch_bound", find: launch_bound::find },
+    Cause { id: "host_work_per_launch", find: host_per_launch::find },
+    Cause { id: "loop_of_small_kernels", find: small_kernel_loop::find },
+    Cause { id: "allocation_in_loop", find: allocation::find_in_loop },
+    Cause { id: "cache_emptied_in_loop", find: allocation::find_empty_cache },
+    Cause { id: "page_locking_in_loop", find: allocation::find_page_locking },
+    Cause { id: "graph_made_in_loop", find: graph_made::find },
+    Cause { id: "compiled_in_loop", find: loading::find },
+    Cause { id: "host_pause", find: host_pause::find },
+    Cause { id: "threads_contend", find: threads::find },
+    Cause { id: "default_stream", find: default_stream::find },
+    Cause { id: "streams_wait_too_often", find: stream_waits::find },
+    Cause { id: "many_small_collectives", find: communication::find_small },
+    Cause { id: "collectives_wait_for_ranks", find: communication::find_waiting },
+    Cause { id: "communication_not_hidden", find: communication::find_exposed },
+    Cause { id: "slow_steps", find: slow_steps::find },
+];

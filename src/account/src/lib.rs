@@ -17,6 +17,7 @@ pub mod edits;
 pub mod facts;
 pub mod gains;
 pub mod graph;
+pub mod host_calls;
 pub mod path;
 pub mod steps;
 pub mod view;

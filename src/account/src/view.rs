@@ -1,5 +1,7 @@
 //! The steps of a window with their graph, as causes look at them.
 
+use std::sync::OnceLock;
+
 use rgpu_model::Trace;
 use rgpu_model::account::AccountCause;
 use rgpu_model::trace::{CallEvent, TraceWork};
@@ -7,6 +9,7 @@ use rgpu_model::trace::{CallEvent, TraceWork};
 use crate::class;
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
+use crate::host_calls::HostCalls;
 use crate::path::Segment;
 use crate::steps::{Step, Steps};
 
@@ -24,6 +27,8 @@ pub struct View<'t> {
     pub path: &'t [Segment],
     /// Class by index of a name.
     classes: Vec<AccountCause>,
+    /// The host's calls, computed when first asked for.
+    host: OnceLock<HostCalls>,
 }
 
 impl<'t> View<'t> {
@@ -36,7 +41,7 @@ impl<'t> View<'t> {
         path: &'t [Segment],
     ) -> View<'t> {
         let classes = trace.names.iter().map(|name| class::of_kernel(name)).collect();
-        View { trace, facts, steps, graph, path, classes }
+        View { trace, facts, steps, graph, path, classes, host: OnceLock::new() }
     }
 
     /// The steps of the window.
@@ -79,6 +84,18 @@ impl<'t> View<'t> {
         let range = first as usize..(last as usize + 1).max(first as usize);
         let listed = self.trace.calls.get(range).unwrap_or_default();
         listed.iter().zip(first..).map(|(call, at)| (at, call))
+    }
+
+    /// The outermost calls of the window's process, with the host's time before each.
+    pub fn host(&self) -> &HostCalls {
+        self.host.get_or_init(|| HostCalls::new(self))
+    }
+
+    /// Mean time of the window's steps in nanoseconds; 0 for an empty window.
+    pub fn step_ns(&self) -> f64 {
+        let ends = self.window().first().zip(self.window().last());
+        let ns = ends.map_or(0, |(first, last)| last.end_ns.saturating_sub(first.start_ns));
+        ns as f64 / self.step_count()
     }
 
     /// The name of a call.

@@ -133,7 +133,8 @@ impl StepScript {
             call: None,
             launch: None,
             regions: Vec::new(),
-            ..TraceWork::default()
+            shape: None,
+            rank: None,
         };
         let (call, name, thread) = (call.to_owned(), name.to_owned(), self.thread);
         self.items.push(Item::Work { call, call_ns: CALL_NS, waits, work, name, thread });

@@ -182,7 +182,8 @@ fn copies_are_told_by_kind_and_memory() {
             call: None,
             launch: None,
             regions: Vec::new(),
-            ..TraceWork::default()
+            shape: None,
+            rank: None,
         };
         assert_eq!(of_work(&trace, &work), class, "{name}");
         assert_eq!(of_work(&trace, &TraceWork { name: 9, ..work }), C::CopyDevice);

@@ -1,0 +1,64 @@
+//! Host work for each launch, where the sequence changes from step to step.
+//!
+//! Signature: as for a step limited by its launches, but the sequence is not the same in each step,
+//! so that no CUDA graph can hold it: the host's own time between launches is spread evenly, and
+//! takes at least a tenth of the critical path. That is the framework's time for an operation (5 to
+//! 40 µs in Python). Fewer and larger operations are the remedy. At most a fifth of the host's time
+//! is left, at least three fifths.
+
+use super::common::{part, per_step, sum};
+use super::launches::{equal_share, launch_runs};
+use super::{Found, words};
+use crate::edits::Edits;
+use crate::host_calls::{Framework, HostCall};
+use crate::view::View;
+
+/// See [`super::CAUSES`].
+pub(super) fn find(view: &View<'_>) -> Option<Found> {
+    if equal_share(view) >= 0.995 {
+        return None;
+    }
+    let runs = launch_runs(view);
+    let calls: Vec<&HostCall> = runs.iter().flat_map(|run| run.calls.iter().copied()).collect();
+    let lost = per_step(view, sum(calls.iter().copied(), |call| call.before_path_ns));
+    let works: u64 = runs.iter().map(|run| u64::from(run.works)).sum();
+    if lost < 0.1 * view.step_ns() || (works as f64) < 20.0 * view.step_count() {
+        return None;
+    }
+    let pause_ns = view.host().pause_ns();
+    let (mut least, mut most) = (Edits::default(), Edits::default());
+    for call in calls.iter().filter(|call| call.before_ns < pause_ns) {
+        most.host_before_ns.insert(call.at, part(call.before_ns, 0.2));
+        least.host_before_ns.insert(call.at, part(call.before_ns, 0.6));
+    }
+    let hint = match view.host().framework {
+        Framework::Torch => {
+            "`torch.compile(model)` (with `dynamic=True` for changing shapes), operations over \
+             lists (`torch._foreach_*`), larger batches; pad to a few shapes and a CUDA graph is \
+             possible"
+        }
+        Framework::Jax => "jit the whole step, so that one call launches it",
+        Framework::Cupy => "fuse element-wise operations with `@cupy.fuse()` or a `RawKernel`",
+        Framework::Cuda => "give each launch more work, or launch from several threads",
+    };
+    Some(Found {
+        change: "give each launch more work".to_owned(),
+        text: format!(
+            "the host's own time between {} launches a step, {} each in the median, holds the GPU \
+             up for {} of a step; the sequence changes from step to step",
+            words::count(works as usize, view),
+            words::time(view.host().median_before_launch_ns() as f64),
+            words::time(lost),
+        ),
+        hint: hint.to_owned(),
+        least,
+        most,
+        work: Vec::new(),
+        calls: calls.iter().map(|call| call.at).collect(),
+        decides: None,
+        is_bound: false,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+use super::find;
+use crate::cause::test_view::{StepScript, play};
+
+fn steps(us: f64) -> Vec<StepScript> {
+    let step = |number: usize| {
+        let mut step = StepScript::new();
+        for _ in 0..30 + 4 * number {
+            step = step.host(20.0).kernel("void at::native::add<float>(int)", us);
+        }
+        step
+    };
+    (0..6).map(step).collect()
+}
+
+#[test]
+fn host_time_between_launches_that_change_is_found() {
+    let found = play(&steps(2.0)).look(find).unwrap();
+    assert!(found.text.contains("the sequence changes from step to step"), "{}", found.text);
+    assert!(found.hint.contains("torch.compile"));
+}
+
+#[test]
+fn long_kernels_are_silent() {
+    assert!(play(&steps(100.0)).look(find).is_none());
+}
+
+#[test]
+fn a_sequence_that_repeats_is_for_a_graph() {
+    let window = vec![steps(2.0)[0].clone(); 6];
+    assert!(play(&window).look(find).is_none());
+}

@@ -1,0 +1,125 @@
+//! Numbers, names and places as findings write them.
+
+use rgpu_model::trace::{TraceWork, TraceWorkKind};
+
+use crate::host_calls::HostCall;
+use crate::view::View;
+
+/// A time: `850 ns`, `12.3 µs`, `1.25 ms`.
+pub(super) fn time(ns: f64) -> String {
+    if ns < 1e3 {
+        format!("{ns:.0} ns")
+    } else if ns < 1e6 {
+        format!("{} µs", digits(ns / 1e3))
+    } else if ns < 1e9 {
+        format!("{} ms", digits(ns / 1e6))
+    } else {
+        format!("{} s", digits(ns / 1e9))
+    }
+}
+
+/// A size: `4 B`, `16.8 MB`.
+pub(super) fn size(bytes: f64) -> String {
+    if bytes < 1e3 {
+        format!("{bytes:.0} B")
+    } else if bytes < 1e6 {
+        format!("{} kB", digits(bytes / 1e3))
+    } else if bytes < 1e9 {
+        format!("{} MB", digits(bytes / 1e6))
+    } else {
+        format!("{} GB", digits(bytes / 1e9))
+    }
+}
+
+/// A number with three digits, or all before the point.
+fn digits(value: f64) -> String {
+    if value < 10.0 {
+        format!("{value:.2}")
+    } else if value < 100.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+/// How often in a step: `3`, `0.25`; with one digit where it is not whole.
+pub(super) fn count(number: usize, view: &View<'_>) -> String {
+    let per_step = number as f64 / view.step_count();
+    if (per_step - per_step.round()).abs() < 0.05 && per_step >= 1.0 {
+        format!("{per_step:.0}")
+    } else if per_step < 1.0 {
+        format!("{per_step:.2}")
+    } else {
+        format!("{per_step:.1}")
+    }
+}
+
+/// `1 time` or `3 times` a step.
+pub(super) fn times(number: usize, view: &View<'_>) -> String {
+    let count = count(number, view);
+    if count == "1" { "once a step".to_owned() } else { format!("{count} times a step") }
+}
+
+/// The name of a kernel without its types and arguments, at most 60 characters.
+pub(super) fn short_name(name: &str) -> String {
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    let end = name.find(['<', '(']).filter(|end| *end > 0).unwrap_or(name.len());
+    let name: String = name.get(..end).unwrap_or(name).chars().take(60).collect();
+    name.trim().to_owned()
+}
+
+/// Name of a call without its version: `cudaMalloc_v3020` is `cudaMalloc`.
+pub(super) fn call_name(name: &str) -> &str {
+    let is_version = |(_, version): &(&str, &str)| {
+        version.len() > 1 && version.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    name.rsplit_once("_v").filter(is_version).map_or(name, |(name, _)| name)
+}
+
+/// Where the host is at `call`: in a region, or before the next kernel or copy that the call's
+/// thread launches. Empty if neither is known.
+pub(super) fn place(view: &View<'_>, call: &HostCall) -> String {
+    let calls = &view.host().all;
+    let from = calls.partition_point(|other| other.at < call.at);
+    let later = calls.get(from..).unwrap_or_default();
+    let mut later = later.iter().filter(|other| other.thread == call.thread).take(200);
+    let next = later.find_map(|other| view.trace.work.get(other.work? as usize));
+    next.map_or(String::new(), |work| place_of_work(view, work))
+}
+
+/// Where a piece of work is: in its region, or by its name.
+pub(super) fn place_of_work(view: &View<'_>, work: &TraceWork) -> String {
+    let region = work.regions.first().and_then(|at| view.trace.regions.get(*at as usize));
+    if let Some(name) = region.and_then(|region| region.path.last()) {
+        return format!(" in `{name}`");
+    }
+    let name = view.name(work);
+    match work.kind {
+        TraceWorkKind::Kernel => format!(" before kernel `{}`", short_name(name)),
+        TraceWorkKind::Copy => format!(" before a copy {name}"),
+        TraceWorkKind::Set => " before a fill".to_owned(),
+        TraceWorkKind::Graph => " before a CUDA graph".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        assert_eq!(time(850.0), "850 ns");
+        assert_eq!(time(12_340.0), "12.3 µs");
+        assert_eq!(time(1_250_000.0), "1.25 ms");
+        assert_eq!(size(4.0), "4 B");
+        assert_eq!(size(16_777_216.0), "16.8 MB");
+    }
+
+    #[test]
+    fn names_lose_types_and_versions() {
+        assert_eq!(short_name("void at::native::add<float>(int, float)"), "at::native::add");
+        assert_eq!(short_name("(anonymous namespace)::f"), "(anonymous namespace)::f");
+        assert_eq!(call_name("cudaMalloc_v3020"), "cudaMalloc");
+        assert_eq!(call_name("my_vector"), "my_vector");
+    }
+}
