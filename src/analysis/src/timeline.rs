@@ -104,6 +104,7 @@ fn device_time(
     let mut places = IdleTotals::new(trace, host);
     let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();
     for part in parts {
+        let mut of_streams: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
         measure::add(trace, part, &mut time);
         let tuning = part.iter().filter(|work| computes(work) && start_up.is_tuning_kernel(work));
         time.tuning_ns += union_ns(tuning.map(|work| (work.start_ns, work.end_ns())).collect());
@@ -111,15 +112,15 @@ fn device_time(
             let stream = streams.entry(work.stream).or_default();
             stream.stream = work.stream;
             *(if computes(work) { &mut stream.kernels } else { &mut stream.copies }) += 1;
+            of_streams.entry(work.stream).or_default().push((work.start_ns, work.end_ns()));
             for region in ancestry(trace, work) {
                 let sums = regions.entry(region).or_default();
                 sums.kernels += u64::from(computes(work));
                 sums.busy.push((work.start_ns, work.end_ns()));
             }
         }
-        for stream in streams.values_mut() {
-            let of_it = part.iter().filter(|work| work.stream == stream.stream);
-            stream.busy_ns += union_ns(of_it.map(|work| (work.start_ns, work.end_ns())).collect());
+        for (stream, busy) in of_streams {
+            streams.entry(stream).or_default().busy_ns += union_ns(busy);
         }
     }
     let gaps: Vec<_> = parts.iter().flat_map(|part| idle::gaps(trace, part, waits)).collect();
@@ -128,21 +129,22 @@ fn device_time(
     let steady: Vec<_> = steady.map(|(gap, _)| (gap.start_ns, gap.end_ns)).collect();
     time.pageable_copies = pageable::sums(trace, parts, steady);
     let mut allocation_ns = 0;
-    for (gap, is_start_up) in gaps.into_iter().zip(marks) {
+    for (gap, is_start_up) in gaps.iter().zip(marks) {
         causes.add(&gap.parts);
-        allocation_ns += if is_start_up { start_up.allocation_ns(&gap) } else { 0 };
-        places.add(&gap, is_start_up);
+        allocation_ns += if is_start_up { start_up.allocation_ns(gap) } else { 0 };
+        places.add(gap, is_start_up);
         for region in gap.regions(trace) {
             regions.entry(region).or_default().causes.add(&gap.parts);
         }
-        time.gaps.push(gap.into_model());
     }
+    let mut longest: Vec<_> = gaps.iter().collect();
+    longest.sort_by_key(|gap| (std::cmp::Reverse(gap.end_ns - gap.start_ns), gap.start_ns));
+    longest.truncate(MAX_LISTED_GAPS);
+    time.gaps = longest.into_iter().map(|gap| gap.to_model(trace)).collect();
     time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
     time.waiting = causes.into_sums();
     time.start_up_allocation_ns = Some(allocation_ns).filter(|ns| *ns > 0);
     (time.places, time.first_launches) = places.finish();
-    time.gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.start_ns));
-    time.gaps.truncate(MAX_LISTED_GAPS);
     time.streams = streams.into_values().collect();
     time
 }

@@ -296,5 +296,6 @@ pub(in crate::cli) fn from_imported(
         nvdisasm::add_operands(app, spots, &|_| path.to_owned());
     }
     rgpu_analysis::analyze_all(&mut profile, &sidecars, &app.config.thresholds.value);
+    sidecars.cut_to_documents();
     OpenedProfile { profile, sidecars, comparison: None, folder: None }
 }

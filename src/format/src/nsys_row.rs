@@ -77,10 +77,35 @@ pub struct KernelInterval {
     pub short: Option<StringId>,
     /// Node of a CUDA graph, if it was launched by one.
     pub graph_node: Option<i64>,
+    /// Its grid, block and dynamic shared memory, if the trace has the first two.
+    pub shape: Option<KernelShape>,
+}
+
+/// What a launch of a kernel may change from the last: its grid, block and dynamic shared memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct KernelShape {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads per block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory per block; 0 if the trace does not tell.
+    pub shared_bytes: u64,
+}
+
+impl KernelShape {
+    /// The shape; `None` without a grid or a block.
+    pub fn new(
+        grid: Option<[u32; 3]>,
+        block: Option<[u32; 3]>,
+        shared_bytes: Option<u64>,
+    ) -> Option<KernelShape> {
+        Some(KernelShape { grid: grid?, block: block?, shared_bytes: shared_bytes.unwrap_or(0) })
+    }
 }
 
 impl From<Kernel> for KernelInterval {
     fn from(kernel: Kernel) -> KernelInterval {
+        let shape = KernelShape::new(kernel.grid, kernel.block, kernel.dynamic_shared_bytes);
         KernelInterval {
             start_ns: kernel.start_ns,
             end_ns: kernel.end_ns,
@@ -92,11 +117,27 @@ impl From<Kernel> for KernelInterval {
             demangled: kernel.demangled,
             short: kernel.short,
             graph_node: kernel.graph_node,
+            shape,
         }
     }
 }
 
-/// The direction of a copy.
+/// From where to where a copy moves bytes, whatever memory holds them there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyDirection {
+    /// From the host to a device.
+    FromHost,
+    /// From a device to the host.
+    ToHost,
+    /// Within the memory of the host.
+    OnHost,
+    /// Within the memory of a device, or from one device to another.
+    OnDevice,
+    /// A migration of unified memory, or unknown.
+    Unknown,
+}
+
+/// The kind of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CopyKind {
     /// From memory of the host to memory of a device.
@@ -109,31 +150,97 @@ pub enum CopyKind {
     HostToHost,
     /// From one device to another.
     PeerToPeer,
+    /// From memory of the host to an array of a device.
+    HostToArray,
+    /// From an array of a device to memory of the host.
+    ArrayToHost,
+    /// From one array to another.
+    ArrayToArray,
+    /// From an array to memory of a device.
+    ArrayToDevice,
+    /// From memory of a device to an array.
+    DeviceToArray,
+    /// Unified memory that moved to a device.
+    UnifiedToDevice,
+    /// Unified memory that moved to the host.
+    UnifiedToHost,
+    /// Unified memory that moved from one device to another.
+    UnifiedBetweenDevices,
     /// Any other number of CUPTI's `CUpti_ActivityMemcpyKind`.
     Other(i64),
 }
 
 impl CopyKind {
-    /// Converts CUPTI's number of `CUpti_ActivityMemcpyKind`.
+    /// The direction of a copy that a call asked for.
+    pub fn direction(self) -> CopyDirection {
+        match self {
+            CopyKind::HostToDevice | CopyKind::HostToArray => CopyDirection::FromHost,
+            CopyKind::DeviceToHost | CopyKind::ArrayToHost => CopyDirection::ToHost,
+            CopyKind::HostToHost => CopyDirection::OnHost,
+            CopyKind::DeviceToDevice
+            | CopyKind::PeerToPeer
+            | CopyKind::ArrayToArray
+            | CopyKind::ArrayToDevice
+            | CopyKind::DeviceToArray => CopyDirection::OnDevice,
+            CopyKind::UnifiedToDevice
+            | CopyKind::UnifiedToHost
+            | CopyKind::UnifiedBetweenDevices
+            | CopyKind::Other(_) => CopyDirection::Unknown,
+        }
+    }
+
+    /// The short name of the kind, as NVIDIA's tools write it: `HtoD`, or `AtoH` for an array.
+    /// Migrations of unified memory begin with `unified`. `None` for a kind that has no name.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            CopyKind::HostToDevice => "HtoD",
+            CopyKind::DeviceToHost => "DtoH",
+            CopyKind::DeviceToDevice => "DtoD",
+            CopyKind::HostToHost => "HtoH",
+            CopyKind::PeerToPeer => "PtoP",
+            CopyKind::HostToArray => "HtoA",
+            CopyKind::ArrayToHost => "AtoH",
+            CopyKind::ArrayToArray => "AtoA",
+            CopyKind::ArrayToDevice => "AtoD",
+            CopyKind::DeviceToArray => "DtoA",
+            CopyKind::UnifiedToDevice => "unified HtoD",
+            CopyKind::UnifiedToHost => "unified DtoH",
+            CopyKind::UnifiedBetweenDevices => "unified DtoD",
+            CopyKind::Other(_) => return None,
+        })
+    }
+
+    /// Converts a number of CUPTI's `CUpti_ActivityMemcpyKind`, or one of the three that nsys adds
+    /// for unified memory.
     pub fn from_number(n: i64) -> CopyKind {
         match n {
             1 => CopyKind::HostToDevice,
             2 => CopyKind::DeviceToHost,
+            3 => CopyKind::HostToArray,
+            4 => CopyKind::ArrayToHost,
+            5 => CopyKind::ArrayToArray,
+            6 => CopyKind::ArrayToDevice,
+            7 => CopyKind::DeviceToArray,
             8 => CopyKind::DeviceToDevice,
             9 => CopyKind::HostToHost,
             10 => CopyKind::PeerToPeer,
+            11 => CopyKind::UnifiedToDevice,
+            12 => CopyKind::UnifiedToHost,
+            13 => CopyKind::UnifiedBetweenDevices,
             n => CopyKind::Other(n),
         }
     }
 
-    /// Whether the host's side of a copy is pageable memory, from CUPTI's numbers of
-    /// `CUpti_ActivityMemoryKind` for its source and its target. `None` without a side on the host,
-    /// and for other kinds of memory.
+    /// Whether the host's side of a copy is pageable memory, from nsys's numbers of
+    /// `ENUM_CUDA_MEM_KIND` for its source and its target. `None` without a side on the host, and
+    /// for other kinds of memory. CUPTI's own numbers of kinds are others.
     pub fn is_pageable(self, source: Option<i64>, target: Option<i64>) -> Option<bool> {
-        let host = match self {
-            CopyKind::HostToDevice => source?,
-            CopyKind::DeviceToHost => target?,
-            _ => return None,
+        let host = match self.direction() {
+            CopyDirection::FromHost => source?,
+            CopyDirection::ToHost => target?,
+            CopyDirection::OnHost | CopyDirection::OnDevice | CopyDirection::Unknown => {
+                return None;
+            }
         };
         match host {
             0 => Some(true),

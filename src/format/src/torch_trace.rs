@@ -88,9 +88,9 @@ const RANGE_WORK_BYTES: usize = 400;
 fn event_bytes(kind: EventKind) -> usize {
     match kind {
         EventKind::Operator => 320,
-        EventKind::Call => 360,
-        EventKind::Annotation => 480,
-        EventKind::Kernel | EventKind::Copy | EventKind::Fill => 480,
+        EventKind::Call => 420,
+        EventKind::Annotation => 560,
+        EventKind::Kernel | EventKind::Copy | EventKind::Fill => 640,
     }
 }
 

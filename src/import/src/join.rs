@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::ImportedArtifact;
+use super::trace_events::{TRACE_CUT, unlisted_events_gap};
 use rgpu_model::number_form::by_number;
 use rgpu_model::profile::Gap;
 use rgpu_model::rank_work::{JoinedRanks, RankWork};
@@ -77,6 +78,11 @@ pub fn join_reports(mut reports: Vec<ImportedArtifact>) -> ImportedArtifact {
     joined_report.sidecars.trace =
         trace::join(&mut reports, &numbers, &times, joined.ranks.iter().map(|r| &r.location));
     sums::join_sums(&mut joined_report, reports, &numbers);
+    // The reports' own gaps tell of documents that are not written.
+    joined_report.gaps.retain(|gap| gap.code != TRACE_CUT);
+    let trace = joined_report.sidecars.trace.iter();
+    let gaps: Vec<Gap> = trace.filter_map(unlisted_events_gap).collect();
+    joined_report.gaps.extend(gaps);
     joined_report.sidecars.ranks = Some(joined);
     joined_report
 }

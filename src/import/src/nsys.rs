@@ -6,7 +6,6 @@
 
 mod attribute;
 mod calls;
-mod correlated;
 mod events;
 mod first;
 mod numbers;

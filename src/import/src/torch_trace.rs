@@ -173,6 +173,11 @@ fn copy_kind(name: &str) -> CopyKind {
         Some("DtoD") => CopyKind::DeviceToDevice,
         Some("HtoH") => CopyKind::HostToHost,
         Some("PtoP") => CopyKind::PeerToPeer,
+        Some("HtoA") => CopyKind::HostToArray,
+        Some("AtoH") => CopyKind::ArrayToHost,
+        Some("AtoA") => CopyKind::ArrayToArray,
+        Some("AtoD") => CopyKind::ArrayToDevice,
+        Some("DtoA") => CopyKind::DeviceToArray,
         _ => CopyKind::Other(0),
     }
 }

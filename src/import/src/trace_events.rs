@@ -1,9 +1,8 @@
-//! Builds the lists of single events in `trace.json`: names are interned, times are relative to the
+//! Builds the lists of single events of a [`Trace`]: names are interned, times are relative to the
 //! first event, and the lists are bounded.
 //!
-//! The importers of nsys and torch traces pass their ranges and regions; the lists go into a
-//! [`Trace`]. All of them use the same bounds, so that two formats of one recording give the same
-//! document.
+//! The importers of nsys and torch traces pass their ranges and regions. All of them use the same
+//! bounds, so that two formats of one recording give the same trace.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,10 +11,11 @@ use super::region_tree::{NvtxRangeKind, Range, Tree};
 use rgpu_model::profile::Gap;
 use rgpu_model::trace::{RangeEvent, Trace, TraceRegion, UnlistedEvents};
 
-/// Longest list of GPU work; what starts later is only counted.
-pub(super) const MAX_WORK: usize = 20_000;
-/// Longest list of ranges; what starts later is only counted.
-pub(super) const MAX_RANGES: usize = 20_000;
+/// Longest list of GPU work in memory; what starts later is only counted. The document has fewer
+/// ([`rgpu_model::trace::MAX_LISTED`]).
+pub(super) const MAX_WORK: usize = 2_000_000;
+/// Longest list of ranges in memory; what starts later is only counted.
+pub(super) const MAX_RANGES: usize = 2_000_000;
 
 /// Interns names: each is stored once.
 #[derive(Debug, Default)]
@@ -100,17 +100,29 @@ pub(super) fn list_ranges(
     (listed, more as u64)
 }
 
-/// The gap that says how many events `trace.json` leaves out; `None` if it has all.
+/// Code of the gap of [`unlisted_events_gap`].
+pub(super) const TRACE_CUT: &str = "trace_cut";
+
+/// The gap that says how many events `trace.json` will leave out; `None` if it will have all. The
+/// analysis sees those in memory, too.
 pub(super) fn unlisted_events_gap(trace: &Trace) -> Option<Gap> {
-    let UnlistedEvents { work, ranges, calls } = trace.cut;
-    (work + ranges > 0).then(|| Gap {
-        code: "trace_cut".to_owned(),
-        text: format!(
-            "{}: trace.json lists the first {} pieces of GPU work and {} ranges; {work} and \
-             {ranges} more, with {calls} calls, are only in the sums",
-            trace.from,
-            trace.work.len(),
-            trace.ranges.len(),
-        ),
-    })
+    let UnlistedEvents { work, ranges, calls } = trace.unlisted();
+    if work == 0 && ranges == 0 {
+        return None;
+    }
+    let listed = |in_memory: usize, unlisted: u64, cut: u64| {
+        (in_memory as u64).saturating_sub(unlisted.saturating_sub(cut))
+    };
+    let cut = &trace.cut;
+    let mut text = format!(
+        "{}: trace.json lists the first {} pieces of GPU work and {} ranges; {work} and {ranges} \
+         more, with {calls} calls, are only in the sums and the findings",
+        trace.from,
+        listed(trace.work.len(), work, cut.work),
+        listed(trace.ranges.len(), ranges, cut.ranges),
+    );
+    if cut.work > 0 || cut.ranges > 0 {
+        text += &format!(", the last {} and {} only in the sums", cut.work, cut.ranges);
+    }
+    Some(Gap { code: TRACE_CUT.to_owned(), text })
 }

@@ -7,7 +7,7 @@ use super::{HotSpots, JoinedRanks, Trace};
 pub struct Sidecars {
     /// The content of `hotspots.json`.
     pub hotspots: Option<HotSpots>,
-    /// The content of `trace.json`.
+    /// The events of `trace.json`; before [`Sidecars::cut_to_documents`], those for the analysis.
     pub trace: Option<Trace>,
     /// The work of each rank of a program of several processes. It is not a file.
     pub ranks: Option<JoinedRanks>,
@@ -40,6 +40,14 @@ impl Sidecars {
             if self.trace.is_none() || new.work.len() > known {
                 self.trace = Some(new);
             }
+        }
+    }
+
+    /// Leaves of each document what its file has. Call this after the analysis and before anything
+    /// is written or shown.
+    pub fn cut_to_documents(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            trace.cut_to_document();
         }
     }
 }

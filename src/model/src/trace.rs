@@ -2,7 +2,10 @@
 //!
 //! The profile holds sums; the trace holds the events that a timeline is drawn and analysed from,
 //! whichever tool recorded them (nsys, the CUPTI collector, torch.profiler). All times are
-//! nanoseconds since the first event. Lists are bounded; `cut` counts the events left out.
+//! nanoseconds since the first event. In memory the lists have millions of events;
+//! [`Trace::cut_to_document`] leaves those of the document. `cut` counts the events left out.
+
+mod document;
 
 use std::sync::Arc;
 
@@ -11,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::MemoryPoint;
 use super::ranks::RankLocation;
+
+pub use document::MAX_LISTED;
 
 /// The schema name that every trace carries.
 pub const SCHEMA: &str = "rgpu.trace/1";
@@ -163,7 +168,8 @@ pub struct CallEvent {
     pub duration_ns: u64,
     /// Id of the thread, as the tool gives it.
     pub thread: u64,
-    /// Whether the call is a synchronisation, which waits for the GPU.
+    /// Whether the call waits for the GPU: a synchronisation, a copy that does not return before
+    /// the GPU has reached it, or one that frees memory of a GPU at work.
     #[serde(default)]
     pub waits: bool,
     /// Number of the rank; absent for one process.

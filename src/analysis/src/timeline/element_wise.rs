@@ -55,12 +55,14 @@ pub(super) fn finding(trace: &Trace, limits: &Limits<'_>) -> Option<Finding> {
     let launch_ns = limits.threshold(&LAUNCH_NS).value as u64;
     let mut open: BTreeMap<_, Sequence<'_>> = BTreeMap::new();
     let mut fusible = Fusible::default();
-    let mut gpu_ns = 0;
+    let mut gpu_ns = 0_u64;
+    // There are few names, and to read one takes longer than all else here.
+    let kinds: Vec<_> = trace.names.iter().map(|name| known_kernel::element_wise(name)).collect();
     for work in trace.work.iter().filter(|work| computes(work)) {
-        gpu_ns += work.duration_ns;
+        gpu_ns = gpu_ns.saturating_add(work.duration_ns);
         let name = trace.names.get(work.name as usize).map_or("", String::as_str);
         let sequence = open.entry((work.rank, work.device, work.stream)).or_default();
-        match known_kernel::element_wise(name) {
+        match kinds.get(work.name as usize).copied().flatten() {
             None => fusible.add(std::mem::take(sequence)),
             Some(_) if work.duration_ns < launch_ns => {}
             Some(kind) => {

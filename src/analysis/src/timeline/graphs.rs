@@ -42,7 +42,9 @@ impl Graphs {
         };
         for work in trace.work.iter().filter(in_graph) {
             graphs.inside.extend(work.launch);
-            graphs.kernels.insert(name(work.name).to_owned());
+            if !graphs.kernels.contains(name(work.name)) {
+                graphs.kernels.insert(name(work.name).to_owned());
+            }
         }
         graphs.traced = trace.work.iter().filter_map(|work| work.launch).collect();
         graphs

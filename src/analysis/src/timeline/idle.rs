@@ -12,15 +12,17 @@
 //! 7. the call has begun: `launch_latency`. But if the thread had begun to wait while a kernel or a
 //!    copy ran, that wait emptied the queue and exposed the latency: the cause of the wait
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
-use super::sums::{Cause, largest};
+use super::measure::disjoint;
+use super::sums::{Cause, CauseTimes};
 use super::{ancestry, computes};
 use rgpu_model::Trace;
 use rgpu_model::timeline::{IdleGap, WaitSum};
 use rgpu_model::trace::TraceWork;
 
-/// Calls that wait for the GPU, by thread and time.
+/// Calls that wait for the GPU, by thread and time, without overlaps: in a call inside of another
+/// the outer one waits.
 pub(super) struct BlockingCalls {
     by_thread: HashMap<u64, Vec<Wait>>,
 }
@@ -45,8 +47,15 @@ impl BlockingCalls {
                 name: call.name,
             });
         }
-        // A thread waits in one call at a time, so ends are in the order of starts.
-        by_thread.values_mut().for_each(|waits| waits.sort_by_key(|wait| wait.start_ns));
+        for waits in by_thread.values_mut() {
+            waits.sort_by_key(|wait| wait.start_ns);
+            let mut reached = 0;
+            waits.retain_mut(|wait| {
+                wait.start_ns = wait.start_ns.max(reached);
+                reached = reached.max(wait.end_ns);
+                wait.start_ns < wait.end_ns
+            });
+        }
         BlockingCalls { by_thread }
     }
 
@@ -63,11 +72,9 @@ impl BlockingCalls {
 pub(super) struct AttributedGap<'a> {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    pub(super) parts: BTreeMap<Cause, u64>,
+    pub(super) parts: CauseTimes,
     /// Start and end of each part with the cause `host_late`.
     pub(super) host_late: Vec<(u64, u64)>,
-    after: &'a str,
-    before: &'a str,
     call: &'a str,
     /// The kernels around the gap.
     pub(super) previous: &'a TraceWork,
@@ -80,17 +87,18 @@ impl AttributedGap<'_> {
         ancestry(trace, self.next)
     }
 
-    pub(super) fn into_model(self) -> IdleGap {
-        let cause = largest(&self.parts).unwrap_or(Cause::Unknown);
+    pub(super) fn to_model(&self, trace: &Trace) -> IdleGap {
+        let cause = self.parts.largest().unwrap_or(Cause::Unknown);
         let part =
-            |(cause, ns): (&Cause, &u64)| WaitSum { cause: cause.name(), total_ns: *ns, gaps: 1 };
+            |(cause, ns): (Cause, u64)| WaitSum { cause: cause.name(), total_ns: ns, gaps: 1 };
+        let name = |work: &TraceWork| trace.names.get(work.name as usize).cloned();
         IdleGap {
             start_ns: self.start_ns,
             duration_ns: self.end_ns - self.start_ns,
             cause: cause.name(),
             parts: self.parts.iter().map(part).collect(),
-            after: self.after.to_owned(),
-            before: self.before.to_owned(),
+            after: name(self.previous).unwrap_or_default(),
+            before: name(self.next).unwrap_or_default(),
             call: self.call.to_owned(),
         }
     }
@@ -102,11 +110,8 @@ pub(super) fn gaps<'a>(
     part: &[&'a TraceWork],
     waits: &BlockingCalls,
 ) -> Vec<AttributedGap<'a>> {
-    let copies: Vec<(u64, u64)> = part
-        .iter()
-        .filter(|work| !computes(work))
-        .map(|work| (work.start_ns, work.end_ns()))
-        .collect();
+    let copies = part.iter().filter(|work| !computes(work));
+    let copies = disjoint(copies.map(|work| (work.start_ns, work.end_ns())).collect());
     let mut gaps = Vec::new();
     let mut last: Option<&'a TraceWork> = None;
     // Copies that end before a gap are irrelevant for all later gaps.
@@ -137,9 +142,7 @@ fn explain<'a>(
     let name = |index: u32| trace.names.get(index as usize).map_or("", String::as_str);
     let mut timeline = Pieces::new(start, end);
     let copies = &copies[..copies.partition_point(|(from, _)| *from < end)];
-    for (from, until) in copies {
-        timeline.assign_cause(*from, *until, Cause::Copy);
-    }
+    timeline.assign(copies.iter().map(|(from, until)| (*from, *until, Cause::Copy)));
     let mut blocking_call = "";
     match next.call.and_then(|call| trace.calls.get(call as usize)) {
         None => timeline.rest(Cause::Unknown),
@@ -153,15 +156,14 @@ fn explain<'a>(
                 timeline.rest(Cause::LaunchLatency);
             } else {
                 let waited = waits.within(call.thread, start, called.min(end));
-                let copied =
-                    |at: u64| copies.iter().any(|(from, until)| *from <= at && at < *until);
-                let mut waited_for_work =
-                    waited.iter().filter(|w| w.start_ns <= start || copied(w.start_ns));
-                let emptying_wait = waited_for_work.next();
-                for wait in waited {
-                    timeline.assign_cause(wait.start_ns, wait.end_ns, wait.cause);
-                }
-                timeline.assign_cause(start, called, Cause::HostLate);
+                let copied = |at: u64| {
+                    let next = copies.partition_point(|(_, until)| *until <= at);
+                    copies.get(next).is_some_and(|(from, _)| *from <= at)
+                };
+                let emptying_wait =
+                    waited.iter().find(|w| w.start_ns <= start || copied(w.start_ns));
+                timeline.assign(waited.iter().map(|wait| (wait.start_ns, wait.end_ns, wait.cause)));
+                timeline.assign([(start, called, Cause::HostLate)].into_iter());
                 timeline.rest(emptying_wait.map_or(Cause::LaunchLatency, |wait| wait.cause));
                 if let Some(wait) = emptying_wait {
                     blocking_call = name(wait.name);
@@ -174,8 +176,6 @@ fn explain<'a>(
         end_ns: end,
         parts: timeline.taken,
         host_late: timeline.host_late,
-        after: name(previous.name),
-        before: name(next.name),
         call: blocking_call,
         previous,
         next,
@@ -185,35 +185,46 @@ fn explain<'a>(
 /// The parts of a gap: intervals without a cause yet, and the time assigned to each cause.
 struct Pieces {
     free: Vec<(u64, u64)>,
-    taken: BTreeMap<Cause, u64>,
+    taken: CauseTimes,
     host_late: Vec<(u64, u64)>,
 }
 
 impl Pieces {
     fn new(start: u64, end: u64) -> Pieces {
-        Pieces { free: vec![(start, end)], taken: BTreeMap::new(), host_late: Vec::new() }
+        Pieces { free: vec![(start, end)], taken: CauseTimes::default(), host_late: Vec::new() }
     }
 
-    /// Assigns a cause to all free time between `from` and `until`.
-    fn assign_cause(&mut self, from: u64, until: u64, cause: Cause) {
-        let mut left = Vec::with_capacity(self.free.len() + 1);
-        for (start, end) in self.free.drain(..) {
-            let (a, b) = (from.clamp(start, end), until.clamp(start, end));
-            if a >= b {
-                left.push((start, end));
-                continue;
+    /// Assigns causes to all free time in these intervals, which are sorted and disjoint.
+    fn assign(&mut self, intervals: impl Iterator<Item = (u64, u64, Cause)>) {
+        let mut intervals = intervals.peekable();
+        let mut left = Vec::new();
+        for (start, end) in std::mem::take(&mut self.free) {
+            let mut reached = start;
+            while let Some((from, until, cause)) =
+                intervals.peek().copied().filter(|(from, ..)| *from < end)
+            {
+                let (a, b) = (from.max(reached), until.min(end));
+                if a < b {
+                    self.taken.add(cause, b - a);
+                    if cause == Cause::HostLate {
+                        self.host_late.push((a, b));
+                    }
+                    left.extend((reached < a).then_some((reached, a)));
+                    reached = b;
+                }
+                // It may go on in the next free interval.
+                if until > end {
+                    break;
+                }
+                intervals.next();
             }
-            *self.taken.entry(cause).or_default() += b - a;
-            if cause == Cause::HostLate {
-                self.host_late.push((a, b));
-            }
-            left.extend([(start, a), (b, end)].into_iter().filter(|(a, b)| a < b));
+            left.extend((reached < end).then_some((reached, end)));
         }
         self.free = left;
     }
 
     /// Assigns a cause to all time that is still free.
     fn rest(&mut self, cause: Cause) {
-        self.assign_cause(0, u64::MAX, cause);
+        self.assign([(0, u64::MAX, cause)].into_iter());
     }
 }

@@ -54,13 +54,13 @@ impl<'a> IdleTotals<'a> {
         if is_start_up {
             self.first_launches.add(&gap.parts);
         }
-        for (cause, ns) in &gap.parts {
-            let key = (*cause, is_start_up, next.regions.first().copied(), next.name);
+        for (cause, ns) in gap.parts.iter() {
+            let key = (cause, is_start_up, next.regions.first().copied(), next.name);
             let place = self.by_key.entry(key).or_default();
-            place.times.push(*ns);
+            place.times.push(ns);
             place.total_ns += ns;
-            if *ns > place.longest_ns {
-                place.longest_ns = *ns;
+            if ns > place.longest_ns {
+                place.longest_ns = ns;
                 place.gap = (gap.start_ns, gap.end_ns);
                 place.call = next.call;
             }

@@ -58,6 +58,17 @@ pub(super) fn union_ns(mut intervals: Vec<(u64, u64)>) -> u64 {
     total
 }
 
+/// Intervals without overlaps, sorted. Those that touch are one.
+pub(super) fn disjoint(mut intervals: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    intervals.sort_unstable();
+    intervals.dedup_by(|next, last| {
+        let is_joined = next.0 <= last.1;
+        last.1 = if is_joined { last.1.max(next.1) } else { last.1 };
+        is_joined
+    });
+    intervals
+}
+
 /// Nanoseconds from `start_ns` to `end_ns` that lie in these intervals, which are sorted and
 /// disjoint.
 pub(super) fn overlap_ns(intervals: &[(u64, u64)], (start_ns, end_ns): (u64, u64)) -> u64 {

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::computes;
 use super::graphs::is_graph_launch;
 use super::idle::AttributedGap;
-use super::measure::overlap_ns;
+use super::measure::{disjoint, overlap_ns};
 use crate::Limits;
 use crate::threshold::{ONE_OFF_NS, PREPARATIONS};
 use crate::tuning;
@@ -274,17 +274,4 @@ fn tuning_kernels(trace: &Trace) -> HashSet<(Option<u32>, u32, u64)> {
         at += of_device.len();
     }
     tuning
-}
-
-/// Intervals without overlaps, sorted.
-fn disjoint(mut intervals: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    intervals.sort_unstable();
-    let mut all: Vec<(u64, u64)> = Vec::new();
-    for (start, end) in intervals {
-        match all.last_mut().filter(|last| start <= last.1) {
-            Some(last) => last.1 = last.1.max(end),
-            None => all.push((start, end)),
-        }
-    }
-    all
 }

@@ -30,6 +30,39 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// All causes, in their order.
+    const ALL: [Cause; 6] = [
+        Cause::HostLate,
+        Cause::LaunchLatency,
+        Cause::Synchronisation,
+        Cause::Copy,
+        Cause::Queued,
+        Cause::Unknown,
+    ];
+}
+
+/// Nanoseconds of one gap by cause. There may be a gap for each kernel, so it has no map.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CauseTimes([u64; Cause::ALL.len()]);
+
+impl CauseTimes {
+    pub(super) fn add(&mut self, cause: Cause, ns: u64) {
+        let sum = &mut self.0[cause as usize];
+        *sum = sum.saturating_add(ns);
+    }
+
+    /// The causes that have time, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Cause, u64)> + '_ {
+        Cause::ALL.into_iter().zip(self.0).filter(|(_, ns)| *ns > 0)
+    }
+
+    /// The cause with the most time.
+    pub(super) fn largest(&self) -> Option<Cause> {
+        self.iter().max_by_key(|(cause, ns)| (*ns, Reverse(*cause))).map(|(cause, _)| cause)
+    }
+}
+
 /// For each cause its nanoseconds, and the number of gaps of which it is the largest part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Causes {
@@ -38,11 +71,11 @@ pub(super) struct Causes {
 
 impl Causes {
     /// Adds the parts of one gap.
-    pub(super) fn add(&mut self, parts: &BTreeMap<Cause, u64>) {
-        for (cause, ns) in parts {
-            self.sums.entry(*cause).or_default().0 += ns;
+    pub(super) fn add(&mut self, parts: &CauseTimes) {
+        for (cause, ns) in parts.iter() {
+            self.sums.entry(cause).or_default().0 += ns;
         }
-        if let Some(cause) = largest(parts) {
+        if let Some(cause) = parts.largest() {
             self.sums.entry(cause).or_default().1 += 1;
         }
     }
@@ -57,9 +90,4 @@ impl Causes {
         all.sort_by_key(|sum| Reverse(sum.total_ns));
         all
     }
-}
-
-/// The cause with the most time.
-pub(super) fn largest(parts: &BTreeMap<Cause, u64>) -> Option<Cause> {
-    parts.iter().max_by_key(|(cause, ns)| (**ns, Reverse(**cause))).map(|(cause, _)| *cause)
 }

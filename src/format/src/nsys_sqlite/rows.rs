@@ -2,8 +2,8 @@
 
 use super::table::Fields;
 use crate::nsys_row::{
-    ApiCall, CopyKind, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset,
-    NvtxEvent, NvtxKind,
+    ApiCall, CopyKind, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, KernelShape, Memcpy,
+    Memset, NvtxEvent, NvtxKind,
 };
 
 /// A row type: its table, its columns and its conversion.
@@ -91,6 +91,13 @@ impl TableRow for KernelInterval {
         "shortName",
         "contextId",
         "graphNodeId",
+        "gridX",
+        "gridY",
+        "gridZ",
+        "blockX",
+        "blockY",
+        "blockZ",
+        "dynamicSharedMemory",
     ];
     const OWN_COLUMNS: &'static [&'static str] =
         &["start", "end", "gridX", "blockX", "registersPerThread"];
@@ -107,6 +114,7 @@ impl TableRow for KernelInterval {
             short: f.int(7),
             context: f.small(8),
             graph_node: f.int(9),
+            shape: KernelShape::new(f.triple(10), f.triple(13), f.unsigned(16)),
         }
     }
 }

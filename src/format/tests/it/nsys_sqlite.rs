@@ -80,7 +80,7 @@ fn every_table_of_a_new_export_is_read() {
     file.memcpys(|c| copies.push((c.kind, c.bytes, c.pageable))).unwrap();
     let expected = [
         (CopyKind::HostToDevice, 4096, Some(false)),
-        (CopyKind::Other(12), 64, None),
+        (CopyKind::UnifiedToHost, 64, None),
         (CopyKind::DeviceToHost, 8, Some(true)),
     ];
     assert_eq!(copies, expected);

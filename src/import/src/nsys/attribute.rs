@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use rgpu_format::nsys_row::{Kernel, Strings};
 
 use super::sums::RegionSums;
-use super::trace::{NsysWork, NsysWorkKind, Trace, rank_of};
+use super::trace::{NsysWorkKind, Trace, rank_of};
 use crate::ImportedArtifact;
-use crate::region_tree::{CallTime, NvtxRangeKind, RangeAround, Tree};
+use crate::region_tree::{CallTime, InnermostLookup, NvtxRangeKind, RangeAround, Tree};
 use rgpu_model::launch::Launch;
 use rgpu_model::profile::Gap;
 use span::RangeSpans;
@@ -21,7 +21,7 @@ pub(super) struct AttributedWork {
     sums: Vec<RegionSums>,
     /// Span of the work launched directly in each range.
     spans: RangeSpans,
-    /// The start/end regions of work that is listed one by one, by process and correlation id.
+    /// The start/end regions in which work was launched, by process and correlation id.
     start_end: HashMap<(u64, i64), Vec<usize>>,
     /// Number of pieces of work whose API call is known.
     known: u64,
@@ -47,11 +47,6 @@ impl AttributedWork {
             tree: Tree::default(),
         };
         placed.sums.resize_with(tree.len(), RegionSums::default);
-        if !pairs.is_empty() {
-            let listed =
-                trace.listed.iter().chain(trace.first_kernels.iter().map(|(work, _)| work));
-            placed.start_end = listed.filter_map(|work| Some((work.key()?, Vec::new()))).collect();
-        }
         let mut innermost = tree.innermost();
         let mut pairs = pairs.into_iter().peekable();
         for (index, launched) in trace.pieces.launched().enumerate() {
@@ -69,28 +64,16 @@ impl AttributedWork {
             while let Some((_, node)) = pairs.next_if(|(moment, _)| *moment == index) {
                 launched.spent().for_each(|spent| placed.sums[node].add(spent));
                 let key = (call.process, launched.correlation);
-                if let Some(nodes) = placed.start_end.get_mut(&key) {
-                    nodes.push(node);
-                }
+                placed.start_end.entry(key).or_default().push(node);
             }
             placed.known += launched.spent().len() as u64;
         }
         AttributedWork { tree, ..placed }
     }
 
-    /// The regions of one piece of listed work: the innermost push/pop region, then the start/end
-    /// ones.
-    pub(super) fn regions_of(&self, trace: &Trace, work: &NsysWork) -> Vec<usize> {
-        let inner = self.around(trace, work).map(|around| around.innermost.node);
-        let start_end = work.key().and_then(|key| self.start_end.get(&key));
-        inner.into_iter().chain(start_end.into_iter().flatten().copied()).collect()
-    }
-
-    /// The push/pop range in which one piece of listed work was launched.
-    fn around(&self, trace: &Trace, work: &NsysWork) -> Option<RangeAround> {
-        let (process, id) = work.key()?;
-        let call = trace.pieces.call_for(process, id)?;
-        self.tree.innermost().around(call.process, call.thread, call.at_ns)
+    /// A lookup of the launches of single pieces of work.
+    pub(super) fn launches<'a>(&'a self, trace: &'a Trace) -> LaunchLookup<'a> {
+        LaunchLookup { trace, placed: self, innermost: self.tree.innermost(), finger: 0 }
     }
 
     /// The sums of each region, including its inner regions.
@@ -106,6 +89,47 @@ impl AttributedWork {
             }
         }
         (tree, sums, spans)
+    }
+}
+
+/// Looks up the call and the regions of single pieces of work. Consecutive ones are mostly close in
+/// time, so it starts at the last position.
+pub(super) struct LaunchLookup<'a> {
+    trace: &'a Trace,
+    placed: &'a AttributedWork,
+    innermost: InnermostLookup<'a>,
+    finger: usize,
+}
+
+/// The launch of a piece of work.
+pub(super) struct LaunchPlace<'a> {
+    /// The call's number in reading order.
+    pub(super) call: u32,
+    /// The push/pop range around it.
+    around: Option<RangeAround>,
+    /// The start/end regions around it.
+    start_end: &'a [usize],
+}
+
+impl LaunchPlace<'_> {
+    /// The regions around it: the innermost push/pop region, then the start/end ones.
+    pub(super) fn regions(&self) -> impl Iterator<Item = usize> + '_ {
+        let inner = self.around.map(|around| around.innermost.node);
+        inner.into_iter().chain(self.start_end.iter().copied())
+    }
+}
+
+impl<'a> LaunchLookup<'a> {
+    /// The launch with a process and correlation id. `None` if the trace does not have its call.
+    pub(super) fn find(&mut self, key: (u64, i64)) -> Option<LaunchPlace<'a>> {
+        let (call, number) = self.trace.pieces.call_for(key.0, key.1, &mut self.finger)?;
+        let start_end =
+            if self.placed.start_end.is_empty() { None } else { self.placed.start_end.get(&key) };
+        Some(LaunchPlace {
+            call: number,
+            around: self.innermost.around(call.process, call.thread, call.at_ns),
+            start_end: start_end.map_or(&[], Vec::as_slice),
+        })
     }
 }
 
@@ -134,6 +158,7 @@ pub(super) fn add(
 
 fn launches(trace: &Trace, placed: &AttributedWork, processes: &[u64]) -> Vec<Launch> {
     let kernels = trace.first_kernels.iter().zip(0..);
+    let mut lookup = placed.launches(trace);
     kernels
         .map(|((work, kernel), id)| {
             let name = match work.what {
@@ -146,10 +171,11 @@ fn launches(trace: &Trace, placed: &AttributedWork, processes: &[u64]) -> Vec<La
             launch.kernel = name;
             launch.duration_ns = Some(work.ns() as f64);
             launch.start_ns = u64::try_from(work.start_ns.saturating_sub(trace.first_ns)).ok();
-            let inner = placed.regions_of(trace, work).first().copied();
+            let place = work.key().and_then(|key| lookup.find(key));
+            let inner = place.as_ref().and_then(|place| place.regions().next());
             launch.region = inner.map(|node| placed.tree.path(node)).unwrap_or_default();
-            launch.region_inferred =
-                placed.around(trace, work).is_some_and(|around| around.is_inferred);
+            let around = place.and_then(|place| place.around);
+            launch.region_inferred = around.is_some_and(|around| around.is_inferred);
             launch
         })
         .collect()

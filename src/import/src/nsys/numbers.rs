@@ -57,6 +57,11 @@ impl ValueNumbers {
         self.all.len()
     }
 
+    /// All values by number.
+    pub(super) fn all(&self) -> &[u64] {
+        &self.all
+    }
+
     /// The value with a number.
     pub(super) fn get(&self, number: u32) -> Option<u64> {
         self.all.get(number as usize).copied()

@@ -3,7 +3,7 @@
 //! GPU rows and API calls are in nearly the same order in the file, so the next id is mostly close
 //! to the last one. A sorted list with a cursor is therefore several times faster than a hash table
 //! and uses a third of the memory. There may be ten million pieces, so only what sums and ranks
-//! need is stored: 48 bytes for each.
+//! need is stored: 56 bytes for each.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,6 +31,8 @@ struct WorkPiece {
     /// The number of the kernel's name, or [`FIRST_OTHER`] plus the number of other work.
     name: u32,
     stream: u32,
+    /// The call's number in reading order, if it is known.
+    call: u32,
 }
 
 /// The first number of work that is no kernel.
@@ -67,7 +69,7 @@ pub(super) enum PieceKind {
 }
 
 impl PieceKind {
-    fn from_number(name: u32) -> PieceKind {
+    pub(super) fn from_number(name: u32) -> PieceKind {
         match name.checked_sub(FIRST_OTHER) {
             None => PieceKind::Kernel(name),
             Some(other) => PieceKind::Other(other),
@@ -129,7 +131,8 @@ pub(super) struct WorkPieces {
 }
 
 impl WorkPieces {
-    pub(super) fn add(&mut self, work: &NsysWork) {
+    /// Adds a piece. Returns the number of [what it is](PieceKind::number).
+    pub(super) fn add(&mut self, work: &NsysWork) -> u32 {
         let name = match work.what {
             NsysWorkKind::Kernel { name } => name.min(FIRST_OTHER - 1),
             NsysWorkKind::Copy { kind, .. } => self.number(OtherWork::Copy(kind)),
@@ -137,21 +140,24 @@ impl WorkPieces {
             NsysWorkKind::Graph => self.number(OtherWork::Graph),
         };
         let (start_ns, ns, stream) = (work.start_ns, work.ns(), work.stream);
-        let Some(correlation) = work.correlation else {
-            let process = work.process;
-            self.uncorrelated.push(UncorrelatedPiece { process, start_ns, ns, name, stream });
-            return;
-        };
-        self.pieces.push(WorkPiece {
-            process: self.processes.number(work.process).0,
-            thread: 0,
-            correlation,
-            at_ns: 0,
-            start_ns,
-            ns,
-            name,
-            stream,
-        });
+        match work.correlation {
+            Some(correlation) => self.pieces.push(WorkPiece {
+                process: self.processes.number(work.process).0,
+                thread: 0,
+                correlation,
+                at_ns: 0,
+                start_ns,
+                ns,
+                name,
+                stream,
+                call: 0,
+            }),
+            None => {
+                let process = work.process;
+                self.uncorrelated.push(UncorrelatedPiece { process, start_ns, ns, name, stream });
+            }
+        }
+        name
     }
 
     /// The number of other work as a name.
@@ -190,12 +196,15 @@ impl WorkPieces {
         }
     }
 
-    /// Records a call. A later call with the same id replaces an earlier one.
-    pub(super) fn call(&mut self, call: Call, correlation: i64) {
+    /// Records a call and its number in reading order. A later call with the same id replaces an
+    /// earlier one.
+    pub(super) fn call(&mut self, call: Call, correlation: i64, number: u32) {
         let Some(process) = self.processes.known(call.process) else { return };
         let Some(first) = self.find((process, correlation)) else { return };
-        self.pieces[first].thread = self.threads.number(call.thread).0.saturating_add(1);
-        self.pieces[first].at_ns = call.at_ns;
+        let piece = &mut self.pieces[first];
+        piece.thread = self.threads.number(call.thread).0.saturating_add(1);
+        piece.at_ns = call.at_ns;
+        piece.call = number;
     }
 
     /// The first piece with a process and correlation id.
@@ -276,10 +285,17 @@ impl WorkPieces {
         Some(Call { process, thread, at_ns: piece.at_ns })
     }
 
-    /// The call with a process and correlation id.
-    pub(super) fn call_for(&self, process: u64, correlation: i64) -> Option<Call> {
+    /// The call with a process and correlation id, and its number in reading order. `finger` is the
+    /// index of the last hit.
+    pub(super) fn call_for(
+        &self,
+        process: u64,
+        correlation: i64,
+        finger: &mut usize,
+    ) -> Option<(Call, u32)> {
         let wanted = (self.processes.known(process)?, correlation);
-        self.call_of(&self.pieces[self.find_near(wanted, &mut 0)?])
+        let piece = self.pieces.get(self.find_near(wanted, finger)?)?;
+        Some((self.call_of(piece)?, piece.call))
     }
 }
 
@@ -299,6 +315,7 @@ mod tests {
             correlation,
             device: 0,
             stream: 0,
+            shape: None,
         }
     }
 
@@ -312,13 +329,16 @@ mod tests {
         pieces.sort();
         for round in 0..2 {
             for (process, id) in ids.into_iter().rev().chain([(0, 0), (1, 5), (2, 4), (9, 9)]) {
-                pieces.call(Call { process, thread: process + 70, at_ns: id + round }, id);
+                let call = Call { process, thread: process + 70, at_ns: id + round };
+                pieces.call(call, id, round as u32);
             }
         }
         let mut seen = 0;
         for (process, id) in ids {
             let call = Call { process, thread: process + 70, at_ns: id + 1 };
-            assert_eq!(pieces.call_for(process, id), Some(call));
+            for mut finger in [0, 5, 99] {
+                assert_eq!(pieces.call_for(process, id, &mut finger), Some((call, 1)));
+            }
         }
         for launched in pieces.launched() {
             seen += launched.spent().count();
@@ -328,7 +348,7 @@ mod tests {
             }
         }
         assert_eq!(seen, ids.len());
-        assert_eq!(pieces.call_for(1, 5), None);
+        assert_eq!(pieces.call_for(1, 5, &mut 0), None);
     }
 
     #[test]
@@ -337,7 +357,7 @@ mod tests {
         pieces.add(&work(1, 1, 1));
         pieces.sort();
         assert_eq!(pieces.launched().count(), 0);
-        assert_eq!(pieces.call_for(1, 1), None);
+        assert_eq!(pieces.call_for(1, 1, &mut 0), None);
         assert!(WorkPieces::default().launched().next().is_none());
     }
 
@@ -354,7 +374,7 @@ mod tests {
         pieces.see_device(2, Some(0));
         pieces.see_device(1, Some(7));
         pieces.sort();
-        pieces.call(Call { process: 1, thread: 70, at_ns: 11 }, 5);
+        pieces.call(Call { process: 1, thread: 70, at_ns: 11 }, 5, 0);
         let got = pieces.rank_pieces().map(|piece| {
             let other = match piece.what {
                 PieceKind::Kernel(_) => None,

@@ -107,14 +107,15 @@ fn budget_of<R: TraceRows>(file: &R) -> Option<MemoryBudget> {
 /// Memory of each of the first kernels, which are listed one by one.
 const LISTED_KERNEL_BYTES: usize = 1500;
 
-/// Memory of a row with what is made of it.
+/// Memory of a row with what is made of it, which are its events in the trace, too.
 fn row_bytes(kind: RowKind) -> usize {
     match kind {
-        // With the row by which the order of the stream is checked.
-        RowKind::Kernel | RowKind::Copy => 216,
-        RowKind::Fill | RowKind::Graph => 120,
-        RowKind::Call => 40,
-        RowKind::Range => 208 + REGION_BYTES_PER_RANGE,
+        // When the events are listed, the row by which the order of the stream was checked is
+        // freed.
+        RowKind::Kernel | RowKind::Copy => 280,
+        RowKind::Fill | RowKind::Graph => 264,
+        RowKind::Call => 96,
+        RowKind::Range => 288 + REGION_BYTES_PER_RANGE,
     }
 }
 

@@ -167,12 +167,9 @@ impl Hasher for SmallIntHasher {
 }
 
 pub(super) fn copy_name(kind: CopyKind) -> String {
-    match kind {
-        CopyKind::HostToDevice => "HtoD".to_owned(),
-        CopyKind::DeviceToHost => "DtoH".to_owned(),
-        CopyKind::DeviceToDevice => "DtoD".to_owned(),
-        CopyKind::HostToHost => "HtoH".to_owned(),
-        CopyKind::PeerToPeer => "PtoP".to_owned(),
-        CopyKind::Other(n) => format!("copy kind {n}"),
+    match (kind.name(), kind) {
+        (Some(name), _) => name.to_owned(),
+        (None, CopyKind::Other(n)) => format!("copy kind {n}"),
+        (None, _) => "copy".to_owned(),
     }
 }

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
+use rgpu_format::nsys_row::{CopyKind, Kernel, KernelShape, NvtxEvent, NvtxKind, Strings};
 
 use super::calls::{CallCollector, ListedCalls};
-use super::first::EarliestRows;
+use super::first::{EarliestRows, Timed};
 use super::numbers::ValueNumbers;
 use super::pieces::{Call, PieceKind, WorkPieces};
 use super::ranks::{NcclMessage, NcclRange};
@@ -21,7 +21,9 @@ use crate::trace_events::MAX_WORK;
 #[derive(Default)]
 pub(super) struct Trace {
     /// The first GPU work in time order, which is listed one by one.
-    pub(super) listed: Vec<NsysWork>,
+    pub(super) listed: Vec<ListedWork>,
+    /// Processes by [`ListedWork::process`].
+    pub(super) processes: ValueNumbers,
     /// Number of kernels, graphs, copies and memsets; then of kernels, and of graphs.
     pub(super) work_count: u64,
     pub(super) kernel_count: u64,
@@ -69,6 +71,82 @@ pub(super) struct NsysWork {
     pub(super) correlation: Option<i64>,
     pub(super) device: u32,
     pub(super) stream: u32,
+    /// The number of the kernel's grid, block and shared memory among those of the trace.
+    pub(super) shape: Option<u32>,
+}
+
+/// A piece of work that is listed one by one. There may be millions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListedWork {
+    pub(super) start_ns: i64,
+    pub(super) ns: u64,
+    correlation: i64,
+    /// Bytes copied or set.
+    pub(super) bytes: u64,
+    /// [What it is](super::pieces::PieceKind::number).
+    pub(super) what: u32,
+    /// The number of the shape; [`NO_SHAPE`] without one.
+    shape: u32,
+    pub(super) device: u32,
+    pub(super) stream: u32,
+    /// The number of its process among [`Trace::processes`].
+    pub(super) process: u32,
+    /// Its number in reading order.
+    number: u32,
+    has_correlation: bool,
+    pub(super) pageable: Option<bool>,
+}
+
+const NO_SHAPE: u32 = u32::MAX;
+
+impl ListedWork {
+    fn new(work: &NsysWork, what: u32, process: u32) -> ListedWork {
+        let (bytes, pageable) = match work.what {
+            NsysWorkKind::Copy { bytes, pageable, .. } => (bytes, pageable),
+            NsysWorkKind::Set { bytes } => (bytes, None),
+            NsysWorkKind::Kernel { .. } | NsysWorkKind::Graph => (0, None),
+        };
+        ListedWork {
+            start_ns: work.start_ns,
+            ns: work.ns(),
+            correlation: work.correlation.unwrap_or(0),
+            bytes,
+            what,
+            shape: work.shape.unwrap_or(NO_SHAPE),
+            device: work.device,
+            stream: work.stream,
+            process,
+            number: u32::try_from(work.number).unwrap_or(u32::MAX),
+            has_correlation: work.correlation.is_some(),
+            pageable,
+        }
+    }
+
+    /// The id that the work shares with its API call.
+    pub(super) fn correlation(&self) -> Option<i64> {
+        self.has_correlation.then_some(self.correlation)
+    }
+
+    pub(super) fn shape(&self) -> Option<u32> {
+        (self.shape != NO_SHAPE).then_some(self.shape)
+    }
+
+    /// Its number in reading order. Kernels are read first, so for a kernel this is its row.
+    pub(super) fn number(&self) -> u64 {
+        u64::from(self.number)
+    }
+}
+
+impl Timed for ListedWork {
+    fn time(&self) -> (i64, u64) {
+        (self.start_ns, u64::from(self.number))
+    }
+}
+
+impl Timed for NsysWork {
+    fn time(&self) -> (i64, u64) {
+        (self.start_ns, self.number)
+    }
 }
 
 /// The kind of GPU work.
@@ -155,6 +233,7 @@ fn read_work<R: TraceRows>(
     keep: usize,
 ) -> Result<Vec<NsysWork>, R::Error> {
     let mut names = KernelNames::default();
+    let mut shapes = KernelShapes::default();
     let mut listed = EarliestRows::new(MAX_WORK);
     let mut first_kernels = EarliestRows::new(keep);
     let mut see = |work: NsysWork, trace: &mut Trace| {
@@ -163,10 +242,11 @@ fn read_work<R: TraceRows>(
         trace.first_ns = trace.first_ns.min(work.start_ns);
         trace.last_ns = trace.last_ns.max(work.end_ns);
         trace.totals.add(&work);
-        trace.pieces.add(&work);
-        listed.see(&work);
+        let what = trace.pieces.add(&work);
+        let (process, _) = trace.processes.number(work.process);
+        listed.see(ListedWork::new(&work, what, process));
         if matches!(work.what, NsysWorkKind::Kernel { .. }) {
-            first_kernels.see(&work);
+            first_kernels.see(work);
         }
     };
     file.kernel_intervals(|k| {
@@ -180,6 +260,7 @@ fn read_work<R: TraceRows>(
             correlation: k.correlation,
             device: k.device.unwrap_or(0),
             stream: k.stream.unwrap_or(0),
+            shape: k.shape.map(|shape| shapes.number(name, shape)),
         };
         trace.pieces.see_device(work.process, k.device);
         see(work, trace);
@@ -195,6 +276,7 @@ fn read_work<R: TraceRows>(
             correlation: c.correlation,
             device: c.device.unwrap_or(0),
             stream: c.stream.unwrap_or(0),
+            shape: None,
         };
         trace.pieces.see_device(work.process, c.device);
         see(work, trace);
@@ -209,6 +291,7 @@ fn read_work<R: TraceRows>(
             correlation: s.correlation,
             device: s.device.unwrap_or(0),
             stream: s.stream.unwrap_or(0),
+            shape: None,
         };
         trace.pieces.see_device(work.process, s.device);
         see(work, trace);
@@ -225,6 +308,7 @@ fn read_work<R: TraceRows>(
             // The table has no device column.
             device: 0,
             stream: g.stream.unwrap_or(0),
+            shape: None,
         };
         see(work, trace);
     })?;
@@ -259,6 +343,31 @@ impl KernelNames {
     }
 }
 
+/// Numbers the shapes of kernels. There are few, and a kernel mostly has the same as at its last
+/// launch.
+#[derive(Default)]
+struct KernelShapes {
+    numbers: HashMap<KernelShape, u32>,
+    /// The last shape of each kernel, by the number of its name.
+    last: Vec<Option<(KernelShape, u32)>>,
+}
+
+impl KernelShapes {
+    fn number(&mut self, name: u32, shape: KernelShape) -> u32 {
+        let name = name as usize;
+        if self.last.len() <= name {
+            self.last.resize(name + 1, None);
+        }
+        if let Some((_, number)) = self.last[name].filter(|(last, _)| *last == shape) {
+            return number;
+        }
+        let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry(shape).or_insert(next);
+        self.last[name] = Some((shape, number));
+        number
+    }
+}
+
 /// Reads the kernels' table again, for all columns of the first kernels in time order.
 fn read_first_kernels<R: TraceRows>(
     file: &R,
@@ -280,17 +389,17 @@ fn read_first_kernels<R: TraceRows>(
 }
 
 fn read_calls<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
-    let mut gather = CallCollector::new(trace.listed.iter().filter_map(NsysWork::key));
+    let mut gather = CallCollector::new();
     let (first_ns, last_ns) = (&mut trace.first_ns, &mut trace.last_ns);
-    let (pieces, strings) = (&mut trace.pieces, &trace.strings);
+    let pieces = &mut trace.pieces;
     file.api_calls(|call| {
         *first_ns = call.start_ns.min(*first_ns);
         *last_ns = call.end_ns.max(*last_ns);
-        gather.see(&call, strings);
+        let number = gather.see(&call);
         let (Some(tid), Some(correlation)) = (call.global_tid, call.correlation) else { return };
         let process = process(Some(tid));
         let call = Call { process, thread: tid.cast_unsigned(), at_ns: call.start_ns };
-        pieces.call(call, correlation);
+        pieces.call(call, correlation, number);
     })?;
     trace.calls = gather.finish();
     Ok(())

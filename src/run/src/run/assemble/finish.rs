@@ -61,6 +61,7 @@ pub(in crate::run) fn build_profile(
     join_code(&mut profile);
     memory_pools::add_notes(&mut profile.sanitizer, &request.target);
     analysis::analyze_all(&mut profile, &builder.sidecars, &builder.thresholds);
+    builder.sidecars.cut_to_documents();
     (profile, builder.sidecars)
 }
 
