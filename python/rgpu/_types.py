@@ -74,6 +74,63 @@ class Access(Record):
     """Bits accessed by one thread."""
 
 
+class Account(Record):
+    """The account of one process of a trace."""
+
+    __slots__ = ()
+    step: StepTime | None
+    """The unit that the program repeats; absent if none was found."""
+    parts: Records[AccountPart]
+    """The time of a step by cause, most time first; empty without a step."""
+    program_ns: int
+    """From the first event of the program to its last, in nanoseconds."""
+    program_parts: Records[AccountPart]
+    """The time of the whole program by cause, start-up included, most time first."""
+    replayed_ns: int | None
+    """The time of a step in nanoseconds by the replay of the unchanged graph; absent without one."""
+    no_gains: str | None
+    """Why no gains are given; absent if they are."""
+    together: TogetherGain | None
+    """What a step would take with the first changes together; absent if none is known."""
+    rank: int | None
+    """Number of the rank that it is about; absent for one process."""
+    from_: str | None
+    """The artifact that it was made from, as its path in the run folder."""
+
+
+class AccountPart(Record):
+    """The time that has one cause."""
+
+    __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'hidden_ns': 0}
+    cause: str
+    """The cause."""
+    ns: int
+    """Time on the critical path in nanoseconds; of a step, or of the program."""
+    share: float
+    """The part of the step's or program's time, 0 to 1."""
+    hidden_ns: int
+    """Time in nanoseconds in which other work hides it."""
+    count: float
+    """Number of kernels, copies or calls; of a step, or of the program."""
+    rows: Records[AccountRow]
+    """The kernels, calls or operators with most of that time, most time first."""
+
+
+class AccountRow(Record):
+    """A kernel, call or operator within a part of an account."""
+
+    __slots__ = ()
+    name: str
+    """Demangled name of a kernel, name of a call, or what the host did."""
+    ns: int
+    """Time on the critical path in nanoseconds."""
+    count: float
+    """Number of kernels or calls."""
+    place: str | None
+    """The region or operator in which most of it is, if one is known."""
+
+
 class AgentFacts(Record):
     """Facts that the agent collects itself, and the probes' answers."""
 
@@ -2058,21 +2115,33 @@ class Part(Record):
 
 
 class PotentialGain(Record):
-    """Time that acting on a finding could give back. It is an upper bound from the finding's own
-    numbers. Times of several findings can overlap.
-    """
+    """Time that acting on a finding could give back. Times of several findings can overlap."""
 
     __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'kind': ''}
     ns: int
-    """Nanoseconds that it could give back."""
+    """Nanoseconds that it could give back, of one step if `of` is `step`. Of a `bound`: at most."""
+    low_ns: int | None
+    """The lower end of the interval; absent if none is known, as of a `bound`."""
+    high_ns: int | None
+    """The upper end of the interval; absent without one."""
+    share: float
+    """The part of the time of `of`, 0 to 1."""
     of: str
-    """The total that this time is a part of: `gpu_time` (the sum over all kernels and GPUs),
-    `wall_time` (from the first kernel to the end of the last, of one GPU) or `region`.
+    """The time that this is a part of: `step` (one step), `program` (from the first kernel to the
+    end of the last, of one GPU), `kernel` (all launches of the profile's kernels, summed) or
+    `region`.
     """
     region: str | None
     """The region; only if `of` is `region`."""
-    share: float
-    """The part of that time, 0 to 1."""
+    change: str | None
+    """What is changed, in a few words; absent if `ns` is of no single change."""
+    kind: str
+    """`replayed` (the steps with this change were computed again) or `bound` (an upper bound from
+    the finding's own numbers).
+    """
+    step_ns: int | None
+    """Time of a step before the change, in nanoseconds; only if `of` is `step`."""
 
 
 class Price(Record):
@@ -2927,7 +2996,53 @@ class Step(Record):
     """The rungs from best to last. The first whose `needs` are met is tried first."""
 
 
+class StepOutlier(Record):
+    """A step that took much longer than the median."""
+
+    __slots__ = ()
+    step: int
+    """Number of the step, from 0."""
+    start_ns: int
+    """Start, in nanoseconds since the first event."""
+    duration_ns: int
+    """Its time in nanoseconds."""
+    cause: str
+    """What took most of the time above the median."""
+    name: str
+    """The call or kernel that took it."""
+
+
 class StepTime(Record):
+    """The repeating unit of a program, and its time."""
+
+    __slots__ = ()
+    found_by: str
+    """How it was found."""
+    name: str | None
+    """The range that marks it, if a range does."""
+    count: int
+    """Number of steps in the trace."""
+    median_ns: int
+    """Median time in nanoseconds."""
+    low_ns: int
+    """The 10th percentile in nanoseconds."""
+    high_ns: int
+    """The 90th percentile in nanoseconds."""
+    work: int
+    """Pieces of GPU work in a step."""
+    match_share: float
+    """The part of the GPU work that is equal from step to step, 0 to 1."""
+    first_start_ns: int
+    """Start of the first step, in nanoseconds since the first event: what is before is start-up."""
+    shown_start_ns: int
+    """Start of the step that is shown, in nanoseconds since the first event."""
+    shown_ns: int
+    """Time of the step that is shown, in nanoseconds."""
+    outliers: Records[StepOutlier]
+    """Steps that took much longer than the median, longest first."""
+
+
+class StepTime2(Record):
     """One step on each rank."""
 
     __slots__ = ()
@@ -2946,7 +3061,7 @@ class Steps(Record):
     _defaults: ClassVar[dict[str, Any]] = {'cut': 0}
     name: str
     """Name of the range, with `#` for a number that counts up."""
-    steps: Records[StepTime]
+    steps: Records[StepTime2]
     """The first steps, at most 200."""
     cut: int
     """Number of steps that are not listed."""
@@ -3280,6 +3395,18 @@ class Timing(Record):
     """The wait for a hot GPU before the samples; absent if it was not hot."""
 
 
+class TogetherGain(Record):
+    """What a step would take with several changes made together."""
+
+    __slots__ = ()
+    findings: list[str]
+    """Ids of the findings."""
+    low_ns: int
+    """Time of a step in nanoseconds, lower and upper end."""
+    high_ns: int
+    """The upper end."""
+
+
 class ToolFacts(Record):
     """A tool on a host."""
 
@@ -3485,6 +3612,8 @@ class Profile(ProfileMethods):
     """Largest use of each GPU's memory by a framework's allocator."""
     timeline: Timeline | None
     """Busy time of each GPU and the causes of its idle time; absent without a trace that has them."""
+    account: Account | None
+    """Where the time of a step, and of the program, goes; absent without a trace that tells."""
     ranks: Ranks | None
     """The ranks of a program of several processes on GPUs; absent for one process."""
     sanitizer: Records[SanitizerResult]

@@ -257,8 +257,8 @@ pub(super) struct FindingLine {
     text: String,
     /// What to try.
     r#try: String,
-    /// The time that it could give back at most, in nanoseconds, and of what.
-    worth: Option<(u64, String)>,
+    /// What acting on it gives: the time of a step before and after a change, or a bound.
+    worth: Option<String>,
 }
 
 /// Why something failed.
@@ -401,7 +401,8 @@ impl RunResult {
         self.ncu = Some(ncu(record, profile, names));
         self.nsys = Some(nsys(record, profile, names));
         let findings = profile.findings.iter().take(MAX_FINDINGS);
-        self.findings = findings.map(|finding| FindingLine::from_finding(finding, names)).collect();
+        let line = |finding| FindingLine::from_finding(profile, finding, names);
+        self.findings = findings.map(line).collect();
         let left_out = profile.findings.len() - self.findings.len();
         if left_out > 0 {
             self.cut.push(format!(
@@ -424,13 +425,13 @@ impl RunResult {
 }
 
 impl FindingLine {
-    pub(super) fn from_finding(finding: &Finding, names: KernelNames) -> Self {
+    pub(super) fn from_finding(profile: &Profile, finding: &Finding, names: KernelNames) -> Self {
         Self {
             id: finding.id.clone(),
             kernel: finding.kernel.as_deref().map(|kernel| names.name(kernel)),
             text: finding.text.clone(),
             r#try: finding.hint.clone(),
-            worth: finding.stake.as_ref().map(|stake| (stake.ns, word(&stake.of))),
+            worth: rgpu_report::finding_gain(finding, profile),
         }
     }
 }

@@ -379,7 +379,8 @@ fn the_place_of_start_up_among_the_findings_is_explained() {
     let start_up = "gpu_waits_for_first_launches";
     let based = "Each finding has the numbers it is based on.";
     assert_eq!(note(&["a", "b"]), format!("Most time at stake first. {based}"));
-    let repeats = "Most time at stake first, but what repeats and has much time at stake comes before start-up, which happens once.";
+    let repeats =
+        "Most time at stake first, but start-up, which happens once, comes after what repeats.";
     assert_eq!(note(&["a", start_up]), format!("{repeats} {based}"));
     let first = "Most time at stake first. Start-up is first, because what repeats has next to \
                  nothing to give back.";

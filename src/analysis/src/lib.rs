@@ -44,7 +44,6 @@ pub use threshold::{Limits, Thresholds};
 
 use timeline::Graphs;
 
-use rgpu_model::timeline::Timeline;
 use rgpu_model::{Profile, Sidecars};
 
 /// [`analyze_all`] by the built-in thresholds, for a profile without sidecar documents.
@@ -72,9 +71,9 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     set_up_ids.extend(preparing);
     let mut found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
     found.extend(idle.into_iter().chain(of_ranks).flatten());
+    let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
     let of_steps = trace.map(|trace| step_account::add(profile, trace)).unwrap_or_default();
     step_account::leave_out_told(profile, &mut found);
-    let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
     profile.findings.extend(only_set_up);
     profile.findings.extend(of_steps);
     profile.findings.extend(found);
@@ -85,7 +84,6 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let (steady_ns, span_ns) = steady.max().unwrap_or_default();
     let steady_share = limits.threshold(&threshold::WAITING_SHARE).value;
     let repeating_ns = stake::leading_ns(steady_ns, steady_share, span_ns);
-    let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus);
-    stake::sort(&mut profile.findings, repeating_ns, gpus);
+    stake::sort(profile, repeating_ns);
     profile.kernel_verdicts = kernel_verdict::verdicts(profile, &limits);
 }

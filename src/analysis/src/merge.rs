@@ -16,11 +16,11 @@ use super::geometry::GeometryTimes;
 use super::known_kernel::{Author, author, fuse_hint, matrix_unit};
 use super::operator_products::unfitting_size;
 use super::rule::{Conclusion, Rule, VerdictRole};
-use super::stake::gains;
+use super::stake::{self, MeanGpuTime, gains};
 use super::timeline::{GraphUse, Graphs};
 use super::tuning::{self, Tuner};
 use rgpu_model::finding::{CoveredKernel, GainScope, PotentialGain};
-use rgpu_model::timeline::{Timeline, WHOLE_GRAPHS};
+use rgpu_model::timeline::WHOLE_GRAPHS;
 use rgpu_model::{Finding, Launch, Operator, Profile};
 
 /// A finding about a smaller share of the time is left out: nobody would act on it.
@@ -103,7 +103,7 @@ pub(super) fn findings(
     }
     let findings = causes.into_iter().map(|cause| cause.into_finding(profile, &sums));
     // A bound that a deciding cause explains has nothing of its own to give back.
-    let counts = |stake: &PotentialGain| stake.ns > 0 && stake.share >= MIN_SHARE;
+    let counts = |stake: &PotentialGain| stake.ns > 0 && sums.is_worth_a_finding(stake);
     findings.filter(|finding| finding.stake.as_ref().is_none_or(counts)).collect()
 }
 
@@ -154,9 +154,10 @@ struct LaunchSums<'a> {
     by_kernel: HashMap<&'a str, KernelLaunches>,
     /// Summed over `gpus`, without set-up.
     gpu_ns: f64,
-    /// The mean over `gpus`.
-    wall_ns: Option<f64>,
-    gpus: usize,
+    /// `None` without a timeline of all launches.
+    of_gpu: Option<MeanGpuTime>,
+    /// Whether the profile has a trace with several kernels.
+    traces_several: bool,
     /// Ids of launches that only benchmarked a kernel.
     benchmarked: HashMap<u32, Tuner>,
     geometries: GeometryTimes<'a>,
@@ -200,16 +201,13 @@ impl<'a> LaunchSums<'a> {
         let summed: f64 = profile.kernels.iter().map(|kernel| kernel.work_ns() as f64).sum();
         let times = by_kernel.values().map(|k| k.counted.1 + k.uncounted.1 + k.benchmarked.1);
         let listed: f64 = times.sum();
-        let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus).max(1);
         // A timeline of the first events only has no span of all launches.
-        let whole = profile.timeline.iter().filter(|timeline| !timeline.partial);
-        let wall = whole.flat_map(|timeline| &timeline.devices);
-        let wall: u64 = wall.map(|device| device.span_ns).sum();
+        let whole = profile.timeline.as_ref().filter(|timeline| !timeline.partial);
         LaunchSums {
             by_kernel,
             gpu_ns: if summed > 0.0 { summed } else { listed },
-            wall_ns: (wall > 0).then_some(wall as f64 / gpus as f64),
-            gpus,
+            of_gpu: MeanGpuTime::new(whole),
+            traces_several: profile.kernels.len() > 1,
             benchmarked,
             geometries: GeometryTimes::new(profile),
         }
@@ -262,6 +260,19 @@ impl<'a> LaunchSums<'a> {
         let Some(sums) = self.by_kernel.get(kernel) else { return 0 };
         let listed = sums.counted.0 + sums.uncounted.0;
         sums.all.map_or(listed, |(all, _)| all.max(listed))
+    }
+
+    /// Whether a gain is not too small a part of the time for a finding.
+    fn is_worth_a_finding(&self, stake: &PotentialGain) -> bool {
+        // Of a program that hardly uses the GPU, the kernels count all the same.
+        let of_kernels = stake.ns as f64 * self.gpus() / self.gpu_ns.max(1.0);
+        let share = if stake.of == GainScope::Program { of_kernels } else { stake.share };
+        share >= MIN_SHARE
+    }
+
+    /// Number of GPUs over which times of kernels are summed.
+    fn gpus(&self) -> f64 {
+        self.of_gpu.map_or(1.0, |time| time.gpus as f64)
     }
 
     /// The launches of which those that a rule judges are a part: these, and the benchmarks.
@@ -349,13 +360,13 @@ impl Cause<'_> {
             _ => self.rule.plural_predicate.to_owned(),
         };
         let total: f64 = self.members.iter().map(|member| member.total_ns).sum();
-        let (part, whole, of) = match (self.rule.id, sums.wall_ns) {
-            (LAUNCH_BOUND, Some(wall)) => (total / sums.gpus as f64, wall, GainScope::WallTime),
-            _ => (total, sums.gpu_ns, GainScope::GpuTime),
-        };
-        let mean = match (of == GainScope::WallTime, sums.gpus) {
-            (true, gpus @ 2..) => format!(" (the mean of {gpus} GPUs)"),
-            _ => String::new(),
+        let (part, whole, of, mean) = match (self.rule.id, sums.of_gpu) {
+            (LAUNCH_BOUND, Some(MeanGpuTime { gpus, span_ns, .. })) => {
+                let mean =
+                    if gpus > 1 { format!(" (the mean of {gpus} GPUs)") } else { String::new() };
+                (total / gpus as f64, span_ns, GainScope::Program, mean)
+            }
+            _ => (total, sums.gpu_ns, GainScope::Kernel, String::new()),
         };
         let judged = sums.judged(profile, self.rule);
         let kernels = profile.kernels.iter().filter(|kernel| kernel.kernel != WHOLE_GRAPHS);
@@ -378,17 +389,14 @@ impl Cause<'_> {
 fn stake(rule: &Rule, ns: f64, launch: &Launch, sums: &LaunchSums<'_>) -> Option<PotentialGain> {
     launch.duration_ns?;
     // The result of a whole range has no grid, and its time is the region's.
-    let (of, region, ns, whole) = match (rule.id, sums.wall_ns) {
-        _ if launch.grid == [0; 3] && !launch.region.is_empty() => {
-            let region = rgpu_model::timeline::display_path(&launch.region);
-            (GainScope::Region, Some(region), ns, launch.duration_ns?)
-        }
-        // GPUs run at the same time: the time that passes is that of one.
-        (LAUNCH_BOUND, Some(wall)) => (GainScope::WallTime, None, ns / sums.gpus as f64, wall),
-        _ => (GainScope::GpuTime, None, ns, sums.gpu_ns),
-    };
-    let share = if whole > 0.0 { (ns / whole).min(1.0) } else { 0.0 };
-    Some(PotentialGain { ns: ns.round() as u64, of, region, share })
+    if launch.grid == [0; 3] && !launch.region.is_empty() {
+        let region = Some(rgpu_model::timeline::display_path(&launch.region));
+        let share = stake::share(ns, launch.duration_ns?);
+        let bound = PotentialGain::bound(ns.round() as u64, GainScope::Region, share);
+        return Some(PotentialGain { region, ..bound });
+    }
+    let of_gpu = sums.of_gpu.filter(|_| sums.traces_several || rule.id == LAUNCH_BOUND);
+    Some(stake::of_kernels(ns, sums.gpu_ns, of_gpu))
 }
 
 /// `61 %`, `4.2 %`, `less than 0.1 %`.

@@ -176,12 +176,7 @@ impl<'a> SetUp<'a> {
         Finding {
             id: "only_set_up".to_owned(),
             category: "selection".to_owned(),
-            stake: Some(PotentialGain {
-                ns: self.ns.round() as u64,
-                of: GainScope::GpuTime,
-                region: None,
-                share,
-            }),
+            stake: Some(PotentialGain::bound(self.ns.round() as u64, GainScope::Kernel, share)),
             text: format!(
                 "{:.0} % of the GPU time of the profiled launches is probably the program's set-up: {} ({} \
                  of the {} launches)",

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use super::classify::{Verdicts, decides};
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use super::rule::GainLimit;
-use super::timeline::START_UP;
-use rgpu_model::finding::{GainScope, PotentialGain};
-use rgpu_model::{Finding, Launch};
+use rgpu_model::finding::{GainScope, PotentialGain, START_UP};
+use rgpu_model::timeline::Timeline;
+use rgpu_model::{Finding, Launch, Profile};
 
 /// For each verdict on a launch, the part of the launch's time that acting on it could give back.
 ///
@@ -37,48 +37,132 @@ pub(super) fn leading_ns(steady_ns: u64, steady_share: f64, span_ns: u64) -> u64
     (steady_ns as f64 * steady_share).max(span_ns as f64 * MIN_LEADING_SHARE) as u64
 }
 
-/// Sorts findings: correctness first, then by the time at stake, then those about no time. Start-up
-/// comes after what repeats and has at least `repeating_ns` at stake, because a program that runs
-/// for longer starts up only once, too. Their priorities are their places.
+/// The time of one GPU: the mean of those that ran kernels, which run at the same time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MeanGpuTime {
+    /// Their number, at least 1.
+    pub(super) gpus: usize,
+    /// Nanoseconds from the first kernel to the end of the last; more than 0.
+    pub(super) span_ns: f64,
+    /// Nanoseconds in which a kernel ran; 0 if that is not known.
+    kernel_ns: f64,
+}
+
+impl MeanGpuTime {
+    /// The times of a timeline; `None` if no GPU has a span.
+    pub(super) fn new(timeline: Option<&Timeline>) -> Option<MeanGpuTime> {
+        let gpus = timeline.map_or(0, Timeline::gpus);
+        let devices = timeline.iter().flat_map(|timeline| &timeline.devices);
+        let (span_ns, kernel_ns) = devices.fold((0.0, 0.0), |(span, kernel), device| {
+            (span + device.span_ns as f64, kernel + device.kernel_ns as f64)
+        });
+        let mean = |sum: f64| sum / gpus as f64;
+        let time = || MeanGpuTime { gpus, span_ns: mean(span_ns), kernel_ns: mean(kernel_ns) };
+        (gpus > 0).then(time)
+    }
+}
+
+/// The bound of what kernels could give back: `ns` of the `gpu_ns` of all kernels, both summed over
+/// launches and GPUs. With a timeline it is of the time that passes. Kernels that run side by side
+/// give back no more of it than the time in which any of them runs.
+pub(super) fn of_kernels(ns: f64, gpu_ns: f64, of_gpu: Option<MeanGpuTime>) -> PotentialGain {
+    let Some(time) = of_gpu else {
+        return PotentialGain::bound(ns.round() as u64, GainScope::Kernel, share(ns, gpu_ns));
+    };
+    let most = if time.kernel_ns > 0.0 { time.kernel_ns } else { time.span_ns };
+    let ns = (ns / time.gpus as f64).min(most);
+    PotentialGain::bound(ns.round() as u64, GainScope::Program, share(ns, time.span_ns))
+}
+
+/// A part of the whole, 0 to 1; 0 of nothing.
+pub(super) fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { (part / whole).min(1.0) } else { 0.0 }
+}
+
+/// Where a finding stands among others, first to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum FindingRank {
+    /// The results are wrong.
+    Correctness,
+    /// It is about time.
+    Time,
+    /// It is about start-up, which happens once however long a program runs.
+    StartUp,
+    /// It is about no time.
+    Timeless,
+    /// It is about next to nothing of a step.
+    Little,
+}
+
+/// Sorts a profile's findings: correctness first, then by the time at stake, then those about no
+/// time. Their priorities are their places.
 ///
-/// GPU time is a sum over `gpus`, which run at the same time; of wall time each GPU has its own.
-pub(super) fn sort(findings: &mut [Finding], repeating_ns: u64, gpus: usize) {
-    let per_gpu = |stake: &PotentialGain| match stake.of {
-        GainScope::GpuTime => stake.ns / gpus.max(1) as u64,
-        _ => stake.ns,
+/// Where steps are known, times compare by what they are of a step, and what is next to nothing of
+/// one comes last. Start-up comes after all else that is about time if something repeats: steps, or
+/// what has at least `repeating_ns` at stake.
+pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
+    let step = profile.account.as_ref().and_then(|account| account.step.as_ref());
+    let steps = step.map_or(0, |step| step.count);
+    let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus) as u64;
+    let time = |finding: &Finding, steps: u64| {
+        finding.stake.as_ref().map_or(0, |stake| stake.comparable_ns(steps, gpus))
     };
-    let about_time = |finding: &Finding| finding.stake.as_ref().map_or(0, per_gpu);
-    let starts_up = findings.iter().any(|finding| finding.id == START_UP);
-    let repeats = |finding: &Finding| {
-        starts_up && finding.id != START_UP && about_time(finding) >= repeating_ns.max(1)
+    let has_repeating_time =
+        |finding: &Finding| finding.id != START_UP && time(finding, 0) >= repeating_ns.max(1);
+    let repeats = step.is_some() || profile.findings.iter().any(has_repeating_time);
+    let mut findings = std::mem::take(&mut profile.findings);
+    let rank = |finding: &Finding| {
+        if finding.category == "correctness" {
+            FindingRank::Correctness
+        } else if repeats && finding.id == START_UP {
+            FindingRank::StartUp
+        } else if profile.is_little(finding) {
+            FindingRank::Little
+        } else if time(finding, 0) == 0 {
+            FindingRank::Timeless
+        } else {
+            FindingRank::Time
+        }
     };
-    findings.sort_by_key(|f| (f.category != "correctness", !repeats(f), Reverse(about_time(f))));
+    findings.sort_by_cached_key(|f| (rank(f), Reverse(time(f, steps))));
     for (at, finding) in findings.iter_mut().enumerate() {
         finding.priority = u8::try_from(at + 1).unwrap_or(u8::MAX);
     }
+    profile.findings = findings;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rgpu_model::Account;
+    use rgpu_model::account::StepTime;
+    use rgpu_model::timeline::DeviceTime;
+
+    /// A finding with a bound of the program's time, if it is about time.
+    fn finding(id: &str, ns: Option<u64>) -> Finding {
+        let stake = ns.map(|ns| PotentialGain::bound(ns, GainScope::Program, 0.5));
+        Finding { id: id.to_owned(), stake, ..Finding::default() }
+    }
+
+    /// The ids of findings in their order.
+    fn order(mut profile: Profile, repeating_ns: u64) -> Vec<String> {
+        sort(&mut profile, repeating_ns);
+        let priorities = profile.findings.iter().map(|finding| usize::from(finding.priority));
+        assert!(priorities.eq(1..=profile.findings.len()));
+        profile.findings.into_iter().map(|finding| finding.id).collect()
+    }
 
     #[test]
     fn correctness_comes_first_then_the_most_time() {
-        let finding = |id: &str, category: &str, ns: Option<u64>| Finding {
-            id: id.to_owned(),
-            category: category.to_owned(),
-            stake: ns.map(|ns| PotentialGain { ns, ..PotentialGain::default() }),
-            ..Finding::default()
-        };
-        let mut all = [
-            finding("names", "nvtx", None),
-            finding("small", "memory", Some(5)),
-            finding("large", "host", Some(500)),
-            finding("wrong", "correctness", None),
+        let wrong = Finding { category: "correctness".to_owned(), ..finding("wrong", None) };
+        let findings = vec![
+            finding("names", None),
+            finding("small", Some(5)),
+            finding("large", Some(500)),
+            wrong,
         ];
-        sort(&mut all, 0, 1);
-        let order: Vec<_> = all.iter().map(|f| (f.id.as_str(), f.priority)).collect();
-        assert_eq!(order, [("wrong", 1), ("large", 2), ("small", 3), ("names", 4)]);
+        let profile = Profile { findings, ..Profile::default() };
+        assert_eq!(order(profile, 0), ["wrong", "large", "small", "names"]);
     }
 
     /// A chain of small kernels: 5.2 ms after 198.8 ms of start-up, and then 0.09 ms.
@@ -89,31 +173,77 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_comes_before_start_up_unless_it_is_little() {
-        let finding = |id: &str, ns| Finding {
-            id: id.to_owned(),
-            stake: Some(PotentialGain { ns, ..PotentialGain::default() }),
-            ..Finding::default()
+    fn start_up_comes_last_unless_nothing_repeats() {
+        let findings = |repeating| {
+            let all = [("little", 5_000), (START_UP, 900_000), ("repeats", repeating)];
+            all.map(|(id, ns)| finding(id, Some(ns))).to_vec()
         };
-        let mut all = [finding("little", 5), finding(START_UP, 900), finding("repeats", 30)];
-        sort(&mut all, 10, 1);
-        assert_eq!(all.each_ref().map(|f| f.id.as_str()), ["repeats", START_UP, "little"]);
+        let without_steps = |repeating| {
+            order(Profile { findings: findings(repeating), ..Profile::default() }, 10_000)
+        };
+        assert_eq!(without_steps(30_000), ["repeats", "little", START_UP]);
+        assert_eq!(without_steps(9_000), [START_UP, "repeats", "little"]);
+        let with_steps = |median_ns| {
+            let step = StepTime { count: 10, median_ns, ..StepTime::default() };
+            let account = Some(Account { step: Some(step), ..Account::default() });
+            order(Profile { account, findings: findings(9_000), ..Profile::default() }, 10_000)
+        };
+        assert_eq!(with_steps(50_000), ["repeats", "little", START_UP]);
+        assert_eq!(with_steps(50_001), ["repeats", START_UP, "little"], "below 1 % of a step");
+    }
+
+    #[test]
+    fn with_steps_findings_compare_by_the_time_of_a_step() {
+        let replayed = PotentialGain {
+            ns: 300_000,
+            of: GainScope::Step,
+            share: 0.03,
+            step_ns: Some(10_000_000),
+            ..PotentialGain::default()
+        };
+        let replayed = Finding { stake: Some(replayed), ..finding("replayed", None) };
+        let findings = vec![
+            finding("little", Some(9_900_000)),
+            finding("names", None),
+            replayed,
+            finding("bound", Some(50_000_000)),
+        ];
+        let step = StepTime { count: 100, median_ns: 10_000_000, ..StepTime::default() };
+        let account = Some(Account { step: Some(step), ..Account::default() });
+        let mut profile = Profile { account, findings, ..Profile::default() };
+        let by_step = order(profile.clone(), 0);
+        assert_eq!(by_step, ["bound", "replayed", "names", "little"]);
+        profile.account = None;
+        assert_eq!(order(profile, 0), ["bound", "little", "replayed", "names"]);
     }
 
     #[test]
     fn a_sum_over_gpus_counts_as_the_time_of_one() {
-        let finding = |id: &str, ns, of| Finding {
-            id: id.to_owned(),
-            stake: Some(PotentialGain { ns, of, ..PotentialGain::default() }),
-            ..Finding::default()
+        let order_on = |gpus| {
+            let kernel = Some(PotentialGain::bound(2000, GainScope::Kernel, 0.5));
+            let kernel = Finding { stake: kernel, ..finding("kernel", None) };
+            let findings = vec![kernel, finding("idle", Some(1000))];
+            let device = DeviceTime { span_ns: 5000, ..DeviceTime::default() };
+            let timeline = Timeline { devices: vec![device; gpus], ..Timeline::default() };
+            order(Profile { findings, timeline: Some(timeline), ..Profile::default() }, 0)
         };
-        let order = |gpus| {
-            let [kernel, idle] = [GainScope::GpuTime, GainScope::WallTime];
-            let mut all = [finding("kernel", 2000, kernel), finding("idle", 1000, idle)];
-            sort(&mut all, 0, gpus);
-            all.map(|finding| finding.id)
+        assert_eq!(order_on(1), ["kernel", "idle"]);
+        assert_eq!(order_on(4), ["idle", "kernel"]);
+    }
+
+    #[test]
+    fn kernels_side_by_side_give_back_no_more_than_the_time_in_which_they_run() {
+        let device = DeviceTime { span_ns: 80, kernel_ns: 60, ..DeviceTime::default() };
+        let timeline =
+            |gpus| Timeline { devices: vec![device.clone(); gpus], ..Timeline::default() };
+        let gain = |ns, gpus| {
+            let gain = of_kernels(ns, 635.0, MeanGpuTime::new(Some(&timeline(gpus))));
+            (gain.ns, gain.of, gain.share)
         };
-        assert_eq!(order(1), ["kernel", "idle"]);
-        assert_eq!(order(4), ["idle", "kernel"]);
+        assert_eq!(gain(635.0, 1), (60, GainScope::Program, 0.75));
+        assert_eq!(gain(40.0, 1), (40, GainScope::Program, 0.5));
+        assert_eq!(gain(40.0, 2), (20, GainScope::Program, 0.25));
+        let alone = of_kernels(127.0, 635.0, MeanGpuTime::new(None));
+        assert_eq!((alone.ns, alone.of, alone.share), (127, GainScope::Kernel, 0.2));
     }
 }

@@ -33,7 +33,7 @@ use rgpu_model::{Finding, Profile, Trace};
 use start_up::StartUp;
 use sums::Causes;
 
-pub(crate) use finding::{START_UP, steady_ns};
+pub(crate) use finding::steady_ns;
 pub(super) use graphs::{GraphUse, Graphs};
 
 /// The maximum number of gaps listed per GPU.
@@ -78,7 +78,7 @@ pub(super) fn analyze(
     let limited =
         |timeline| plain_steps::limit(of_timeline(timeline), timeline, &profile.stages, limits);
     let idle = profile.timeline.iter().flat_map(limited);
-    idle.chain(element_wise::finding(trace, limits)).collect()
+    idle.chain(element_wise::finding(trace, profile.timeline.as_ref(), limits)).collect()
 }
 
 /// Whether the account of the steps tells what a finding of a timeline says, with a replayed gain:

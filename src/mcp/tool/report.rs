@@ -224,7 +224,8 @@ fn result(arguments: &Arguments, opened: &OpenedResult) -> Result<ReportResult> 
             Vec::new()
         }
         Part::Findings => {
-            values(profile.findings.iter().map(|f| FindingLine::from_finding(f, names)))
+            let findings = profile.findings.iter();
+            values(findings.map(|f| FindingLine::from_finding(profile, f, names)))
         }
         Part::Launches => {
             values(launches().map(|launch| LaunchFigures::from_launch(launch, names)))

@@ -91,20 +91,57 @@ pub struct Finding {
     pub places: Vec<IdleGroup>,
 }
 
-/// Time that acting on a finding could give back. It is an upper bound from the finding's own
-/// numbers. Times of several findings can overlap.
+/// Id of the finding about start-up.
+pub const START_UP: &str = "gpu_waits_for_first_launches";
+
+/// A finding that could give back a smaller part of a step is told in a list at the end.
+pub const MIN_STEP_SHARE: f64 = 0.01;
+
+/// Time that acting on a finding could give back. Times of several findings can overlap.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PotentialGain {
-    /// Nanoseconds that it could give back.
+    /// Nanoseconds that it could give back, of one step if `of` is `step`. Of a `bound`: at most.
     pub ns: u64,
-    /// The total that this time is a part of: `gpu_time` (the sum over all kernels and GPUs),
-    /// `wall_time` (from the first kernel to the end of the last, of one GPU) or `region`.
+    /// The lower end of the interval; absent if none is known, as of a `bound`.
+    pub low_ns: Option<u64>,
+    /// The upper end of the interval; absent without one.
+    pub high_ns: Option<u64>,
+    /// The part of the time of `of`, 0 to 1.
+    pub share: f64,
+    /// The time that this is a part of: `step` (one step), `program` (from the first kernel to the
+    /// end of the last, of one GPU), `kernel` (all launches of the profile's kernels, summed) or
+    /// `region`.
     pub of: GainScope,
     /// The region; only if `of` is `region`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// The part of that time, 0 to 1.
-    pub share: f64,
+    /// What is changed, in a few words; absent if `ns` is of no single change.
+    pub change: Option<String>,
+    /// `replayed` (the steps with this change were computed again) or `bound` (an upper bound from
+    /// the finding's own numbers).
+    #[serde(default)]
+    pub kind: GainKind,
+    /// Time of a step before the change, in nanoseconds; only if `of` is `step`.
+    pub step_ns: Option<u64>,
+}
+
+impl PotentialGain {
+    /// An upper bound of `ns` nanoseconds, the part `share` (0 to 1) of `of`.
+    pub fn bound(ns: u64, of: GainScope, share: f64) -> PotentialGain {
+        PotentialGain { ns, of, share, kind: GainKind::Bound, ..PotentialGain::default() }
+    }
+
+    /// Nanoseconds by which gains of different scopes compare: of one step where the program has
+    /// `steps` of them, of the whole program if `steps` is 0. Times of kernels are sums over `gpus`,
+    /// which run at the same time.
+    pub fn comparable_ns(&self, steps: u64, gpus: u64) -> u64 {
+        let of_one_gpu = match self.of {
+            GainScope::Step => return self.ns,
+            GainScope::Program | GainScope::Region => self.ns,
+            _ => self.ns / gpus.max(1),
+        };
+        of_one_gpu / steps.max(1)
+    }
 }
 
 /// The launches of one kernel that a finding covers.
@@ -144,25 +181,38 @@ pub struct KernelVerdict {
 }
 
 open_enum! {
-    /// The total that a [`PotentialGain`] is a part of.
+    /// The time that a [`PotentialGain`] is a part of.
     pub enum GainScope {
-        /// The time of all kernels.
-        GpuTime = "gpu_time",
-        /// The time from the first kernel to the end of the last.
-        WallTime = "wall_time",
+        /// One step.
+        Step = "step",
+        /// The time from the first kernel to the end of the last, of one GPU.
+        Program = "program",
+        /// The time of all launches of the profile's kernels, summed over GPUs.
+        Kernel = "kernel",
         /// The time of one region.
         Region = "region",
     }
 }
 
 impl GainScope {
-    /// The total in words; that of a region without its name.
+    /// The time in words; that of a region without its name.
     pub fn words(&self) -> &'static str {
         match self {
-            Self::WallTime => "the time from the first kernel to the last",
+            Self::Step => "a step",
+            Self::Program => "the time from the first kernel to the last",
             Self::Region => "the time of the region",
             _ => "the GPU time",
         }
+    }
+}
+
+open_enum! {
+    /// Where a [`PotentialGain`] comes from.
+    pub enum GainKind {
+        /// The graph of the steps was replayed with the change.
+        Replayed = "replayed",
+        /// An upper bound from the finding's own numbers.
+        Bound = "bound",
     }
 }
 
@@ -175,5 +225,29 @@ open_enum! {
         Medium = "medium",
         /// An indication, which may have another explanation.
         Low = "low",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains_of_different_scopes_compare_by_the_time_of_a_step_on_one_gpu() {
+        let gain = |of| PotentialGain::bound(1200, of, 0.5);
+        let compared = |steps, gpus| {
+            let scopes =
+                [GainScope::Step, GainScope::Program, GainScope::Kernel, GainScope::Region];
+            scopes.map(|of| gain(of).comparable_ns(steps, gpus))
+        };
+        assert_eq!(compared(10, 4), [1200, 120, 30, 120]);
+        assert_eq!(compared(0, 0), [1200; 4], "no steps, and no GPU is known");
+    }
+
+    #[test]
+    fn the_gain_of_an_older_profile_can_be_read() {
+        let older = r#"{"ns": 5, "of": "gpu_time", "share": 0.5}"#;
+        let gain: PotentialGain = serde_json::from_str(older).unwrap();
+        assert_eq!((gain.ns, gain.of.words(), gain.kind.as_str()), (5, "the GPU time", ""));
     }
 }

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bound::BoundShare;
-use super::finding::KernelVerdict;
+use super::finding::{KernelVerdict, MIN_STEP_SHARE, START_UP};
 use super::memory::MemoryUse;
 use super::open_enum::open_enum;
 use super::ranks::Ranks;
@@ -118,6 +118,22 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The part of a step that acting on a finding could give back, 0 to 1. `None` if no steps are
+    /// known, or the finding is not about time.
+    pub fn step_share(&self, finding: &Finding) -> Option<f64> {
+        let step = self.account.as_ref()?.step.as_ref().filter(|step| step.median_ns > 0)?;
+        let gpus = self.timeline.as_ref().map_or(1, Timeline::gpus) as u64;
+        let ns = finding.stake.as_ref()?.comparable_ns(step.count, gpus);
+        Some(ns as f64 / step.median_ns as f64)
+    }
+
+    /// Whether acting on a finding could give back so little of a step that it is only told in a
+    /// list at the end.
+    pub fn is_little(&self, finding: &Finding) -> bool {
+        let timed = finding.category != "correctness" && finding.id != START_UP;
+        timed && self.step_share(finding).is_some_and(|share| share < MIN_STEP_SHARE)
+    }
+
     /// What the reached rung cannot measure, as text; `None` if it measures everything.
     pub fn data_lost_on_rung(&self) -> Option<&str> {
         let reached = self.ladder.iter().rev().find(|record| record.ok && record.rung == self.rung);

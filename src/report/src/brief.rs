@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use super::account;
 use super::bound::share_text;
 use super::finding;
 use super::headline::headline;
@@ -111,9 +112,15 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
     }
     profile.memory.iter().for_each(|memory| say(format!("memory: {}", memory_text(memory))));
     profile.stages.iter().take(MAX_STAGES).for_each(|s| say(stage(s)));
+    account(profile, names, &mut say);
     for (at, f) in profile.findings.iter().enumerate() {
         let kernel = finding::kernel(f, names).map(|kernel| format!("{kernel}: "));
-        say(format!("finding {}: {}{}", f.id, kernel.unwrap_or_default(), f.text));
+        let kernel = kernel.unwrap_or_default();
+        if profile.is_little(f) {
+            say(format!("finding {} below 1 % of a step: {kernel}{}", f.id, f.text));
+            continue;
+        }
+        say(format!("finding {}: {kernel}{}", f.id, f.text));
         finding::worth(f, profile).iter().for_each(|worth| say(format!("  worth: {worth}")));
         f.places.iter().for_each(|place| {
             say(format!("  where: {}", finding::idle_location_text(place, names)))
@@ -158,6 +165,30 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
         .iter()
         .for_each(|missing| say(format!("missing {}: {}", missing.code, missing.text)));
     out
+}
+
+/// The account in short, and what the first changes would give together.
+fn account(profile: &Profile, names: &KernelLabels<'_>, say: &mut impl FnMut(String)) {
+    let Some(account) = &profile.account else { return };
+    say(format!("{}: {}", account::title(account), account::lead(account)));
+    let (parts, whole_ns) = (account::parts(account), account::whole_ns(account));
+    for row in account::rows(parts, whole_ns, names, account::MAX_SHORT_PARTS) {
+        let (share, time) = (percent(100.0 * row.share), duration(row.ns as f64));
+        let mut text = format!("  {}: {share}, {time}", row.label);
+        if row.hidden_ns > 0 {
+            text += &format!(", {} more hidden", duration(row.hidden_ns as f64));
+        }
+        if !row.largest.is_empty() {
+            text += &format!(", most of it {}", row.largest);
+        }
+        if let Some(share) = row.largest_share {
+            text += &format!(" ({:.0} %)", 100.0 * share);
+        }
+        say(text);
+    }
+    let outliers = account.step.as_ref().and_then(account::outliers);
+    let remarks = [outliers, account::no_gains(account), account::together(profile)];
+    remarks.into_iter().flatten().for_each(|remark| say(format!("  {remark}")));
 }
 
 /// `stage LLM@prefill: 2.59 ms (gpu), 1 time, 221 TFLOP/s, MFU while busy 22 % of tensor bf16`.

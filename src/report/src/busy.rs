@@ -3,7 +3,8 @@
 //! Each of several GPUs has its own share of its own time, and reports show the lowest and the
 //! highest: sums over GPUs exceed the time that passed.
 
-use super::quantity::{duration, percent};
+use super::quantity::{duration, join_with_unit, percent};
+use rgpu_model::finding::START_UP;
 use rgpu_model::timeline::{DeviceTime, WHOLE_GRAPHS};
 use rgpu_model::{Profile, Stage};
 
@@ -119,20 +120,14 @@ impl BusyTime {
         let values = || self.gpus.iter().map(|gpu| value(*gpu));
         let low = text(values().fold(f64::INFINITY, f64::min));
         let high = text(values().fold(0.0, f64::max));
-        match (low.rsplit_once(' '), high.rsplit_once(' ')) {
-            _ if low == high => low,
-            (Some((number, unit)), Some((_, same))) if unit == same => {
-                format!("{number} to {high}")
-            }
-            _ => format!("{low} to {high}"),
-        }
+        if low == high { low } else { join_with_unit(&low, " to ", &high) }
     }
 }
 
 /// The busy times from the profile's timeline; `None` without a timeline.
 pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     let timeline = profile.timeline.as_ref()?;
-    let starts_up = profile.findings.iter().any(|f| f.id == "gpu_waits_for_first_launches");
+    let starts_up = profile.findings.iter().any(|f| f.id == START_UP);
     let gpus = timeline.devices.iter().filter(|device| device.span_ns > 0);
     let gpus: Vec<_> = gpus.map(|device| GpuBusyTime::new(device, starts_up)).collect();
     let unprofiled = unprofiled(profile);
@@ -254,7 +249,7 @@ mod tests {
         let mut profile = profile(vec![gpu]);
         let text = |profile: &Profile| busy(profile).unwrap().sentence();
         assert_eq!(text(&profile), "The GPU was busy 5.00 % of the time");
-        let id = "gpu_waits_for_first_launches".to_owned();
+        let id = START_UP.to_owned();
         profile.findings = vec![Finding { id, ..Finding::default() }];
         assert_eq!(
             text(&profile),

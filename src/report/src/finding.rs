@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use super::busy;
 use super::kernel_name::KernelLabels;
 use super::phrase::short_place;
-use super::quantity::{duration, percent};
+use super::quantity::{duration, duration_change, percent};
 use super::text::{cut_middle, one_line};
-use rgpu_model::finding::{GainScope, PotentialGain};
+use rgpu_model::finding::{GainKind, GainScope, PotentialGain};
 use rgpu_model::timeline::{HostWork, IdleGroup};
 use rgpu_model::{Finding, Profile};
 
@@ -21,12 +21,62 @@ pub(super) fn kernel(finding: &Finding, names: &KernelLabels<'_>) -> Option<Stri
     finding.kernel.as_deref().filter(|_| single).map(|kernel| names.name(kernel))
 }
 
-/// `up to 1.55 s, 62 % of the time from the first kernel to the last`. GPU time of several GPUs is
-/// a sum, and is called so: `50 % of the GPU time of 4 GPUs`.
+/// What acting on a finding gives, as a predicate: `worth up to 1.55 s, 62 % of …`, or the time of a
+/// step before and after its change. `None` if it is not about time.
+pub fn gain(finding: &Finding, profile: &Profile) -> Option<String> {
+    let text = worth(finding, profile)?;
+    Some(if is_of_step(finding) { text } else { format!("worth {text}") })
+}
+
+/// What acting on a finding gives, for use after a colon: as [`gain`], without the word `worth`.
 pub(super) fn worth(finding: &Finding, profile: &Profile) -> Option<String> {
     // What was profiled instead of the work has nothing to give back.
-    let stake = finding.stake.as_ref().filter(|_| finding.id != "only_set_up");
-    stake.map(|stake| worth_of(stake, profile))
+    let stake = finding.stake.as_ref().filter(|_| finding.id != "only_set_up")?;
+    let text = match (&stake.kind, stake.step_ns) {
+        (GainKind::Replayed, Some(step_ns)) => replayed(stake, step_ns),
+        _ => bound(stake, profile),
+    };
+    let change = stake.change.as_deref().filter(|change| !change.is_empty());
+    Some(change.map_or(text.clone(), |change| format!("{}: {text}", one_line(change))))
+}
+
+fn is_of_step(finding: &Finding) -> bool {
+    finding.stake.as_ref().is_some_and(|stake| stake.of == GainScope::Step)
+}
+
+/// `a step 33.1 → 27.4 ms (26.9 to 28.6)`.
+fn replayed(stake: &PotentialGain, step_ns: u64) -> String {
+    let after = |ns: u64| step_ns.saturating_sub(ns);
+    // What gives most leaves the shortest step.
+    match stake.high_ns.zip(stake.low_ns) {
+        Some(ends) => replayed_step(step_ns, after(stake.ns), [after(ends.0), after(ends.1)]),
+        None => format!("a step {}", duration_change(step_ns, after(stake.ns), None)),
+    }
+}
+
+/// A step before and after changes, with the interval of its time after them.
+pub(super) fn replayed_step(before_ns: u64, after_ns: u64, interval_ns: [u64; 2]) -> String {
+    format!("a step {}", duration_change(before_ns, after_ns, Some(interval_ns)))
+}
+
+/// `up to 1.55 s, 62 % of the time from the first kernel to the last`. GPU time of several GPUs is
+/// a sum, and is called so: `50 % of the GPU time of 4 GPUs`.
+fn bound(stake: &PotentialGain, profile: &Profile) -> String {
+    let whole = match (&stake.of, &stake.region, stake.step_ns, busy::several_gpus(profile)) {
+        (GainScope::Step, _, Some(step_ns), _) => {
+            format!("a step of {}", duration(step_ns as f64))
+        }
+        (GainScope::Region, Some(region), ..) => format!("`{region}`"),
+        (GainScope::Kernel, _, _, Some(gpus)) => format!("{} of {gpus}", stake.of.words()),
+        (of, ..) => of.words().to_owned(),
+    };
+    let share = match 100.0 * stake.share {
+        share if share < 0.01 => "less than 0.01 %".to_owned(),
+        // As in the text of the finding: it is not the whole.
+        share if (99.0..99.95).contains(&share) => format!("{share:.1} %"),
+        share => percent(share),
+    };
+    format!("up to {}, {share} of {whole}", duration(stake.ns as f64))
 }
 
 /// The advice of finding `at`. Advice that an earlier finding gives is not said again:
@@ -37,21 +87,6 @@ pub(super) fn hint(findings: &[Finding], at: usize) -> Cow<'_, str> {
         Some(earlier) if !hint.is_empty() => Cow::Owned(format!("as for finding {}", earlier + 1)),
         _ => Cow::Borrowed(hint),
     }
-}
-
-fn worth_of(stake: &PotentialGain, profile: &Profile) -> String {
-    let whole = match (&stake.of, &stake.region, busy::several_gpus(profile)) {
-        (GainScope::Region, Some(region), _) => format!("`{region}`"),
-        (GainScope::GpuTime, _, Some(gpus)) => format!("{} of {gpus}", stake.of.words()),
-        (of, ..) => of.words().to_owned(),
-    };
-    let share = match 100.0 * stake.share {
-        share if share < 0.01 => "less than 0.01 %".to_owned(),
-        // As in the text of the finding: it is not the whole.
-        share if (99.0..99.95).contains(&share) => format!("{share:.1} %"),
-        share => percent(share),
-    };
-    format!("up to {}, {share} of {whole}", duration(stake.ns as f64))
 }
 
 /// The kernels that a finding covers, the ones with the most time at stake by name: `gelu f32 (12
@@ -138,12 +173,7 @@ mod tests {
         let names = KernelNames::Short.labels(&profile);
         let mut finding = Finding {
             kernel: Some("a".to_owned()),
-            stake: Some(PotentialGain {
-                ns: 1_550_000_000,
-                of: GainScope::WallTime,
-                region: None,
-                share: 0.62,
-            }),
+            stake: Some(PotentialGain::bound(1_550_000_000, GainScope::Program, 0.62)),
             covers: vec![covered_kernel("a", 12)],
             ..Finding::default()
         };
@@ -158,7 +188,7 @@ mod tests {
             text(&whole),
             "up to 1.55 s, 99.7 % of the time from the first kernel to the last"
         );
-        whole.stake.as_mut().unwrap().of = GainScope::GpuTime;
+        whole.stake.as_mut().unwrap().of = GainScope::Kernel;
         assert_eq!(text(&whole), "up to 1.55 s, 99.7 % of the GPU time");
         let gpu = DeviceTime { span_ns: 1, ..DeviceTime::default() };
         let timeline = Timeline { devices: vec![gpu.clone(), gpu], ..Timeline::default() };
@@ -207,6 +237,33 @@ mod tests {
             "the host is in `train.py` for 590 ms"
         );
         assert_eq!(told(Some("load\nbatch"), None), "the host is in `load batch` for 590 ms");
+    }
+
+    #[test]
+    fn a_replayed_change_says_what_a_step_takes_before_and_after() {
+        let gain_of = |stake: PotentialGain| {
+            let finding = Finding { stake: Some(stake), ..Finding::default() };
+            gain(&finding, &Profile::default()).unwrap()
+        };
+        let mut stake = PotentialGain {
+            ns: 5_700_000,
+            low_ns: Some(4_500_000),
+            high_ns: Some(6_200_000),
+            share: 0.172,
+            of: GainScope::Step,
+            kind: GainKind::Replayed,
+            step_ns: Some(33_100_000),
+            ..PotentialGain::default()
+        };
+        assert_eq!(gain_of(stake.clone()), "a step 33.1 → 27.4 ms (26.9 to 28.6)");
+        stake.change = Some("copy from pinned\nmemory".to_owned());
+        let expected = "copy from pinned memory: a step 33.1 → 27.4 ms (26.9 to 28.6)";
+        assert_eq!(gain_of(stake.clone()), expected);
+        stake = PotentialGain { kind: GainKind::Bound, low_ns: None, change: None, ..stake };
+        assert_eq!(gain_of(stake.clone()), "up to 5.70 ms, 17 % of a step of 33.1 ms");
+        // More than a step cannot be given back, whatever the numbers say.
+        stake = PotentialGain { kind: GainKind::Replayed, ns: u64::MAX, ..stake };
+        assert_eq!(gain_of(stake), "a step 33.1 ms → 0 ns");
     }
 
     /// torch has two kernels for products of elements, which only a profile with both tells apart.

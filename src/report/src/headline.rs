@@ -1,5 +1,6 @@
 //! The headline of a report: what bounds the kernel, and how fast it is.
 
+use super::account;
 use super::bound::share_text;
 use super::kernel_name::KernelLabels;
 use super::quantity::{duration, measured, percent};
@@ -8,7 +9,10 @@ use super::{ReportInput, busy, finding, kernel_sums};
 use rgpu_model::number_form::by_number;
 use rgpu_model::profile::{CheckVerdict, TimingClock};
 use rgpu_model::sanitizer::{SanitizerResult, SanitizerVerdict};
-use rgpu_model::{Classification, Launch, Profile};
+use rgpu_model::{Account, Classification, Finding, Launch, Profile};
+
+/// The parts of a step that a title names.
+const MAX_TITLE_PARTS: usize = 3;
 
 /// The first line of a report, and the sentence below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -79,11 +83,16 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
 /// Of a program whose first finding is about idle time: the timeline, although launches have
 /// counters too.
 fn idle(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headline> {
-    let first = subject.profile.findings.first()?;
+    let first = first_finding(subject.profile)?;
     if first.places.is_empty() {
         return None;
     }
     timeline(subject, names)
+}
+
+/// The first finding, if it is not about next to nothing of a step.
+pub(super) fn first_finding(profile: &Profile) -> Option<&Finding> {
+    profile.findings.first().filter(|first| !profile.is_little(first))
 }
 
 /// The longest launch that has a classification.
@@ -135,7 +144,7 @@ fn several_kernels(profile: &Profile, names: &KernelLabels<'_>) -> Option<Headli
     if profile.kernels.len() < 2 {
         return None;
     }
-    let first = profile.findings.first()?;
+    let first = first_finding(profile)?;
     // What limits a kernel of the set-up is not what the report is about.
     if first.id == "only_set_up" {
         return Some(Headline::new("Mostly set-up was profiled", format!("{}.", first.text)));
@@ -146,9 +155,9 @@ fn several_kernels(profile: &Profile, names: &KernelLabels<'_>) -> Option<Headli
         (0 | 1, launch) => format!("{} {}", names.name(&launch?.kernel), predicate(&first.id)),
         (kernels, _) => format!("{kernels} kernels: {}", first.id.replace('_', " ")),
     };
-    let worth = finding::worth(first, profile);
-    let worth = worth.map(|worth| format!("; worth {worth}")).unwrap_or_default();
-    let text = format!("{}{worth}.", capital(&first.text));
+    let gain = finding::gain(first, profile);
+    let gain = gain.map(|gain| format!("; {gain}")).unwrap_or_default();
+    let text = format!("{}{gain}.", capital(&first.text));
     Some(Headline { launch: launch.map(|launch| launch.id), ..Headline::new(title, text) })
 }
 
@@ -192,14 +201,23 @@ fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headl
         top.launches
     );
     // Idle time comes first, with its cause.
-    let first = subject.profile.findings.first().filter(|first| !first.places.is_empty());
+    let first = first_finding(subject.profile).filter(|first| !first.places.is_empty());
     let mut text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
     busy::graphs_note(subject.profile).iter().for_each(|note| text += &format!(" {note}"));
-    let title = match busy::busy(subject.profile) {
+    let of_step = subject.profile.account.as_ref().and_then(|account| of_step(account, names));
+    let of_gpu = || match busy::busy(subject.profile) {
         Some(busy) => busy.sentence(),
         None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),
     };
+    let title = of_step.unwrap_or_else(of_gpu);
     Some(Headline::new(title, text))
+}
+
+/// `A step takes 33.1 ms: matrix products 51 %, host work 24 %, casts 8.60 %`. `None` without steps.
+fn of_step(account: &Account, names: &KernelLabels<'_>) -> Option<String> {
+    let step = account.step.as_ref()?;
+    let parts = account::in_short(account, names, MAX_TITLE_PARTS)?;
+    Some(format!("A step takes {}: {parts}", duration(step.median_ns as f64)))
 }
 
 fn timed(profile: &Profile) -> Option<Headline> {

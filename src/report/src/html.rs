@@ -4,6 +4,7 @@
 //! escaped, and the script only creates text nodes from it, never markup. The content security
 //! policy allows only this script and this style sheet, by their hashes.
 
+mod account;
 mod data;
 mod fit;
 
@@ -23,6 +24,7 @@ const SCRIPT: &str = concat!(
     include_str!("html/core.js"),
     include_str!("html/table.js"),
     include_str!("html/summary.js"),
+    include_str!("html/account.js"),
     include_str!("html/launches.js"),
     include_str!("html/samples.js"),
     include_str!("html/series.js"),

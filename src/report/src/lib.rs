@@ -7,6 +7,7 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod account;
 mod blocks;
 mod bound;
 mod brief;
@@ -43,6 +44,7 @@ mod text_table;
 
 pub use brief::MIN_BUDGET_BYTES;
 pub use document::{Destination, Document};
+pub use finding::gain as finding_gain;
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;
 pub use paint::{BAD, DOUBTFUL, mark_own_colors, own_mark, verdict_color};

@@ -7,9 +7,49 @@ use rgpu_model::Evidence;
 /// Units of ncu that are things to count.
 const COUNTED_UNITS: &[&str] = &["block", "cycle", "sector", "thread", "warp"];
 
+/// Units of time, by their nanoseconds.
+const TIME_UNITS: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+
 /// Nanoseconds as `812 ns`, `59.7 µs`, `1.20 ms`, `3.4 s`.
 pub fn duration(ns: f64) -> String {
-    scaled(ns, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")])
+    scaled(ns, &TIME_UNITS)
+}
+
+/// Two times with their unit once: `26.9 to 28.6 ms`; `980 µs to 1.20 ms` if they have several.
+pub(super) fn duration_range(low_ns: u64, high_ns: u64) -> String {
+    let [low, high] = [low_ns, high_ns].map(|ns| duration(ns as f64));
+    join_with_unit(&low, " to ", &high)
+}
+
+/// Two quantities, the unit of the first one left out if it is that of the second.
+pub(super) fn join_with_unit(first: &str, between: &str, second: &str) -> String {
+    match (first.rsplit_once(' '), second.rsplit_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => {
+            format!("{number}{between}{second}")
+        }
+        _ => format!("{first}{between}{second}"),
+    }
+}
+
+/// A time and what it becomes, with the interval of that: `33.1 → 27.4 ms (26.9 to 28.6)`.
+pub(super) fn duration_change(before_ns: u64, after_ns: u64, interval: Option<[u64; 2]>) -> String {
+    let [before, after] = [before_ns, after_ns].map(|ns| duration(ns as f64));
+    let mut text = join_with_unit(&before, " → ", &after);
+    if let Some([low_ns, high_ns]) = interval {
+        let parts = [low_ns, high_ns].map(|ns| duration(ns as f64));
+        let unit = after.rsplit_once(' ').map(|(_, unit)| unit);
+        // The time before the interval has the unit.
+        let number = |text: &str| {
+            let (number, own) = text.rsplit_once(' ')?;
+            (Some(own) == unit).then(|| number.to_owned())
+        };
+        let range = match parts.each_ref().map(|text| number(text)) {
+            [Some(low), Some(high)] => format!("{low} to {high}"),
+            _ => duration_range(low_ns, high_ns),
+        };
+        text += &format!(" ({range})");
+    }
+    text
 }
 
 /// A time of work: `40 s`, `90 min`, `6 h`.
@@ -141,6 +181,19 @@ mod tests {
         assert_eq!(timestamp("2026-11-21T12:36:03.5+01:00"), "2026-11-21T12:36:03+01:00");
         assert_eq!(timestamp("2026-11-21T12:36:03Z"), "2026-11-21T12:36:03Z");
         assert_eq!(timestamp(""), "");
+    }
+
+    #[test]
+    fn a_unit_is_told_once_where_it_is_the_same() {
+        let ms = |ms: f64| (ms * 1e6) as u64;
+        assert_eq!(duration_range(ms(26.9), ms(28.6)), "26.9 to 28.6 ms");
+        assert_eq!(duration_range(ms(0.98), ms(1.2)), "980 µs to 1.20 ms");
+        let change =
+            |after, low, high| duration_change(ms(33.1), ms(after), Some([low, high].map(ms)));
+        assert_eq!(change(27.4, 26.9, 28.6), "33.1 → 27.4 ms (26.9 to 28.6)");
+        assert_eq!(change(1.1, 0.9, 1.2), "33.1 → 1.10 ms (900 µs to 1.20 ms)");
+        assert_eq!(change(0.9, 0.8, 1.2), "33.1 ms → 900 µs (800 µs to 1.20 ms)");
+        assert_eq!(duration_change(ms(33.1), ms(21.0), None), "33.1 → 21.0 ms");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The sections of a profile's report, each written once: blocks of what a section shows. The
 //! terminal and the Markdown reports are made of them.
 
+mod account;
 mod code;
 pub(crate) mod findings;
 mod head;
@@ -14,6 +15,7 @@ pub(crate) mod timeline;
 use super::ReportInput;
 use super::blocks::Blocks;
 use super::kernel_name::{KernelLabels, KernelNames};
+pub(crate) use account::add_short_account;
 use rgpu_model::Profile;
 
 /// The maximum number of rows per table; the profile has all.
@@ -43,6 +45,7 @@ pub(crate) fn report(input: &ReportInput<'_>, view: &View<'_>) -> Blocks {
     let profile = view.profile;
     let mut out = Blocks::default();
     head::add_head(&mut out, view);
+    account::add_account(&mut out, view);
     findings::add_findings(&mut out, view);
     findings::add_kernel_verdicts(&mut out, view);
     selection::add_selection(&mut out, view);

@@ -4,7 +4,7 @@ use super::*;
 use crate::analyze;
 use rgpu_model::Selection;
 use rgpu_model::selection::{GeometrySum, KernelChoice};
-use rgpu_model::timeline::KernelSum;
+use rgpu_model::timeline::{KernelSum, Timeline};
 
 const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
 const MEMORY: &str = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed";
@@ -148,7 +148,7 @@ fn short_launches_of_many_kernels_are_one_finding_with_their_sum() {
          of the launches, 50 % of the GPU time"
     );
     let stake = only.stake.as_ref().unwrap();
-    assert_eq!((stake.ns, stake.of.as_str(), stake.share), (60_000, "gpu_time", 0.5));
+    assert_eq!((stake.ns, stake.of.as_str(), stake.share), (60_000, "kernel", 0.5));
     let covers: Vec<_> = only.covers.iter().map(|c| (c.launches, c.total_ns)).collect();
     assert_eq!(covers, [(10, 20_000); 3]);
     let why = |kernel: &str| {
@@ -174,7 +174,7 @@ fn short_launches_of_several_gpus_are_set_against_the_time_of_one() {
     let end = "80 % of the time from the first kernel to the last (the mean of 4 GPUs)";
     assert!(only.text.ends_with(end), "{}", only.text);
     let stake = only.stake.as_ref().unwrap();
-    assert_eq!((stake.ns, stake.of.as_str(), stake.share), (20_000, "wall_time", 0.8));
+    assert_eq!((stake.ns, stake.of.as_str(), stake.share), (20_000, "program", 0.8));
     // The span of the first events is no measure of all launches.
     profile.timeline.as_mut().unwrap().partial = true;
     profile.findings.clear();

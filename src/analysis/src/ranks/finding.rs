@@ -95,7 +95,7 @@ fn straggler(ranks: &Ranks, worst: &Straggler, span_ns: u64, least: Threshold) -
 }
 
 fn stake(ns: u64, share: f64) -> PotentialGain {
-    PotentialGain { ns, of: GainScope::WallTime, region: None, share }
+    PotentialGain::bound(ns, GainScope::Program, share)
 }
 
 /// The region whose slowest rank computes longer than the mean by most.

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use super::computes;
 use crate::Limits;
 use crate::known_kernel::{self, ElementWise};
+use crate::stake::{self, MeanGpuTime};
 use crate::threshold::{FUSIBLE_SHARE, LAUNCH_NS};
-use rgpu_model::finding::{CoveredKernel, GainScope, PotentialGain};
+use rgpu_model::finding::CoveredKernel;
 use rgpu_model::number_form::counted;
-use rgpu_model::{Evidence, Finding, Trace};
+use rgpu_model::{Evidence, Finding, Timeline, Trace};
 
 /// Id of the finding.
 pub(super) const ID: &str = "element_wise_kernels";
@@ -51,7 +52,11 @@ impl<'a> Fusible<'a> {
 }
 
 /// The finding, if fusing could give back enough of the GPU time.
-pub(super) fn finding(trace: &Trace, limits: &Limits<'_>) -> Option<Finding> {
+pub(super) fn finding(
+    trace: &Trace,
+    timeline: Option<&Timeline>,
+    limits: &Limits<'_>,
+) -> Option<Finding> {
     let launch_ns = limits.threshold(&LAUNCH_NS).value as u64;
     let mut open: BTreeMap<_, Sequence<'_>> = BTreeMap::new();
     let mut fusible = Fusible::default();
@@ -90,7 +95,7 @@ pub(super) fn finding(trace: &Trace, limits: &Limits<'_>) -> Option<Finding> {
     Some(Finding {
         id: ID.to_owned(),
         category: "memory".to_owned(),
-        stake: Some(PotentialGain { ns, of: GainScope::GpuTime, region: None, share }),
+        stake: Some(stake::of_kernels(ns as f64, gpu_ns as f64, MeanGpuTime::new(timeline))),
         text: format!(
             "element-wise kernels follow one another, {launches} launches in {}: {:.0} % of the GPU \
              time; each reads its operands from memory and writes its result there",
@@ -145,7 +150,7 @@ mod tests {
     }
 
     fn found(kernels: &[(u64, &str, u64)]) -> Option<Finding> {
-        finding(&trace(kernels), &Limits::new(&Thresholds::default(), None))
+        finding(&trace(kernels), None, &Limits::new(&Thresholds::default(), None))
     }
 
     #[test]

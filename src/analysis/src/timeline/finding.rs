@@ -6,7 +6,7 @@ use super::graphs::{Graphs, is_graph_launch};
 use super::pageable;
 use crate::Limits;
 use crate::threshold::{NCCL_ALONE, WAITING_SHARE};
-use rgpu_model::finding::{GainScope, PotentialGain};
+use rgpu_model::finding::{GainScope, PotentialGain, START_UP};
 use rgpu_model::number_form::counted;
 use rgpu_model::ranks::Ranks;
 use rgpu_model::timeline::{DeviceTime, IdleGroup, PageableCopies, Timeline, WaitCause, WaitSum};
@@ -34,9 +34,6 @@ struct Idle {
 
 /// Id of the finding about copies.
 const COPIES: &str = "gpu_waits_for_copies";
-
-/// Id of the finding about start-up.
-pub(crate) const START_UP: &str = "gpu_waits_for_first_launches";
 
 const IDLE: &[Idle] = &[
     Idle {
@@ -341,7 +338,7 @@ fn nccl(
 
 pub(super) fn stake(ns: u64, device: &DeviceTime) -> PotentialGain {
     let share = share(ns, device.span_ns).unwrap_or(0.0);
-    PotentialGain { ns, of: GainScope::WallTime, region: None, share }
+    PotentialGain::bound(ns, GainScope::Program, share)
 }
 
 /// Nanoseconds that a program which runs for long repeats: the span without start-up, if that is

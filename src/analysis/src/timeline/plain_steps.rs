@@ -40,7 +40,7 @@ pub(super) fn limit(
         let ns = (stake.ns as f64 * remains) as u64;
         let share = ns as f64 / plain_ns as f64;
         let region = Some(stage.region.clone());
-        *stake = PotentialGain { ns, of: GainScope::Region, region, share };
+        *stake = PotentialGain { region, ..PotentialGain::bound(ns, GainScope::Region, share) };
         finding.text = format!(
             "for {} of a step the GPU {IDLE_BECAUSE}{cause}; the share, not the gaps, leaves out the profiler's \
              time: a step takes {} without it, and {} with it",

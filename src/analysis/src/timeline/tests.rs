@@ -8,7 +8,7 @@ use super::finding::findings;
 use super::*;
 use crate::Thresholds;
 use rgpu_import::nsys::{import_report, import_sqlite};
-use rgpu_model::finding::GainScope;
+use rgpu_model::finding::{GainScope, START_UP};
 use rgpu_model::timeline::{KernelSum, WHOLE_GRAPHS, WaitCause, WaitSum};
 use rgpu_model::trace::{CallEvent, RangeEvent, TraceRegion};
 
@@ -167,7 +167,7 @@ fn findings_name_the_share_the_cause_and_the_next_step() {
          kernel (7 gaps)"
     );
     let stake = found[0].stake.as_ref().unwrap();
-    assert_eq!(stake.of, GainScope::WallTime);
+    assert_eq!(stake.of, GainScope::Program);
     assert!((stake.share - 0.348).abs() < 0.001);
     let place = &found[0].places[0];
     assert_eq!((place.region.as_deref(), place.gaps), (Some("busy_host"), 5));

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::account::PageAccount;
 use crate::ReportInput;
 use crate::busy;
 use crate::checks;
@@ -121,6 +122,8 @@ pub(super) struct Page<'a> {
     busy: Option<BusyTile>,
     /// The GPUs over which sums run, if there are several: `4 GPUs`.
     summed_over: Option<String>,
+    /// The picture of a step.
+    account: Option<PageAccount>,
     #[serialize_always]
     timeline: Option<&'a Timeline>,
     ranks: Option<&'a Ranks>,
@@ -159,8 +162,11 @@ struct FindingTexts<'a> {
     title: String,
     hint: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    worth: Option<String>,
+    gain: Option<String>,
     places: Vec<String>,
+    /// Whether it is about next to nothing of a step.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    little: bool,
 }
 
 impl<'a> FindingTexts<'a> {
@@ -171,8 +177,9 @@ impl<'a> FindingTexts<'a> {
         Self {
             title: capital(&of.text),
             hint: finding::hint(findings, at),
-            worth: finding::worth(of, profile),
+            gain: finding::gain(of, profile),
             places: places.collect(),
+            little: profile.is_little(of),
         }
     }
 }
@@ -294,6 +301,7 @@ impl<'a> Page<'a> {
             hotspots_left_out,
             busy: BusyTile::from_profile(profile),
             summed_over: busy::several_gpus(profile),
+            account: PageAccount::new(profile, &labels),
             timeline: profile.timeline.as_ref(),
             ranks: profile.ranks.as_ref(),
             comparison: subject.comparison,

@@ -120,26 +120,34 @@ function startUpOrder() {
   const at = list.findIndex(f => f.id === "gpu_waits_for_first_launches");
   if (at < 0 || list.length < 2) return "";
   return at === 0 ? ". Start-up is first, because what repeats has next to nothing to give back"
-    : ", but what repeats and has much time at stake comes before start-up, which happens once";
+    : ", but start-up, which happens once, comes after what repeats";
 }
 
 function findings() {
   if (!page.findings.length) return absent.push(["What to try", "no rule found anything to act on"]);
   const several = new Set(page.findings.map(f => f.kernel || f.launch)).size > 1;
   section("findings", "What to try", `Most time at stake first${startUpOrder()}. Each finding has the numbers it is based on.`,
-    el("ol", { class: "findings" }, page.findings.map((f, at) => {
+    el("ol", { class: "findings" }, page.findings.flatMap((f, at) => {
+      if (page.finding_texts[at].little) return [];
       const launch = page.launches[f.launch];
       const kernel = f.kernel || (launch && launch.kernel);
       const texts = page.finding_texts[at];
       const covers = f.covers || [];
       return el("li", null, el("span", { class: "n", "aria-hidden": "true" }, at + 1),
         el("div", { class: "what" }, said(texts.title)),
-        el("div", { class: "note" }, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel), launchesOf(covers[0]), texts.worth && ","] : null, texts.worth && " worth " + texts.worth),
+        el("div", { class: "note" }, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel), launchesOf(covers[0]), texts.gain && ","] : null, texts.gain && [" ", said(texts.gain)]),
         texts.places && texts.places.length ? el("ul", { class: "places" }, texts.places.map(p => el("li", null, said(p)))) : null,
         el("div", { class: "hint" }, "→ ", said(texts.hint)),
         covers.length > 1 ? el("details", null, el("summary", null, plural(covers.length, "kernel")), covered(covers)) : null,
         f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence)) : null);
-    })));
+    })), littleFindings());
+}
+
+/** The findings about next to nothing of a step, as a list. */
+function littleFindings() {
+  const list = page.finding_texts.filter(texts => texts.little);
+  return list.length ? el("details", { class: "little" }, el("summary", null, plural(list.length, "finding") + " below 1 % of a step"),
+    el("ul", null, list.map(texts => el("li", null, said(texts.title), texts.gain && ["; ", said(texts.gain)], el("div", { class: "hint" }, "→ ", said(texts.hint)))))) : null;
 }
 
 function ladder() {

@@ -197,6 +197,8 @@ function timeline() {
   const began = trace.work.length ? trace.work[0][2] : 0;
   const ended = trace.work.reduce((most, w) => Math.max(most, w[2] + w[3]), began + 1);
   const work = [began - 0.02 * (ended - began), 1.04 * (ended - began)];
+  const shown = page.account && page.account.shown;
+  const step = shown && shown[0] < span ? [shown[0] - 0.02 * shown[1], 1.04 * shown[1]] : null;
   const zoom = (factor, at = (from + to) / 2) => view(at - (at - from) * factor, (to - from) * factor);
   const move = share => view(from + share * (to - from), to - from);
 
@@ -247,12 +249,15 @@ function timeline() {
     el("div", { class: "tools" }, button("−", "Zoom out", () => zoom(2)), button("+", "Zoom in", () => zoom(0.5)),
       button("←", "Move left", () => move(-0.3)), button("→", "Move right", () => move(0.3)), button("All", "Show all", () => view(0, span)),
       trace.work.length ? button("GPU work", "From the first to the last piece of GPU work", () => view(...work)) : null,
+      step ? button("A step", "The step that the account is about", () => view(...step)) : null,
       el("span", { class: "count" }, `${plural(trace.work.length, "piece")} of GPU work, ${plural(trace.ranges.length, "range")}, ${plural(trace.calls.length, "call")}${trace.cut ? `; ${count(trace.cut)} more events left out` : ""}`)),
     el("div", { class: "lanes" }, canvas), every.length > MAX_ROWS ? more : null, told, waiting(gap => view(gap.start_ns - gap.duration_ns, 3 * gap.duration_ns)), copies());
   repaint.push(draw);
   new ResizeObserver(draw).observe(canvas);
-  // Start-up is long and not interesting, so begin at the first GPU work.
-  if (trace.work.length && work[1] < span / 2) view(...work);
+  // Start-up is long and not interesting, so begin at the step that the account is about, or else at the
+  // first GPU work.
+  if (step) view(...step);
+  else if (trace.work.length && work[1] < span / 2) view(...work);
   else draw();
 }
 

@@ -5,14 +5,15 @@ use super::{NO_OPERATORS, add_peak};
 use crate::blocks::{Block, Blocks};
 use crate::bound::share_text;
 use crate::finding;
-use crate::headline::{headline, longest};
+use crate::headline::{first_finding, headline, longest};
 use crate::kernel_name::KernelLabels;
 use crate::quantity::{duration, measured, per_second, percent, threshold};
 use crate::region_rows;
-use crate::sections::View;
 use crate::sections::findings::steps;
 use crate::sections::stages::{self, operators};
 use crate::sections::timeline::{NO_REGIONS, kernels, no_kernels, nothing_ran_on_a_gpu, regions};
+use crate::sections::{View, add_short_account};
+use crate::text::capital;
 use crate::{ReportInput, TextTable, busy, kernel_sums};
 use rgpu_model::profile::TimingClock;
 use rgpu_model::speed_of_light::Utilization;
@@ -28,9 +29,10 @@ pub(super) fn report(subject: &ReportInput<'_>, view: &View<'_>) -> Blocks {
     out.heading("Executive Summary");
     let head = headline(subject, &view.names);
     out.note(format!("{}. {}", head.title, head.text));
-    let first = profile.findings.first().map(|first| format!("First thing to do: {}", first.hint));
+    let first = first_finding(profile).map(|first| format!("First thing to do: {}", first.hint));
     out.note(first.unwrap_or_else(|| "No findings.".to_owned()));
     environment(&mut out, profile);
+    add_short_account(&mut out, view);
     aggregates(&mut out, profile);
     out.table_or("Per-Region Timings", regions(profile, usize::MAX), NO_REGIONS);
     region_rows::gpu_note(profile).into_iter().for_each(|note| out.note(note));
@@ -158,12 +160,13 @@ fn recommendations(out: &mut Blocks, view: &View<'_>) {
         return;
     }
     out.heading("Recommendations");
-    for (at, f) in profile.findings.iter().enumerate().take(MAX_TOP_ROWS) {
+    let large = profile.findings.iter().filter(|finding| !profile.is_little(finding));
+    for (at, f) in large.enumerate().take(MAX_TOP_ROWS) {
         let kernel = finding::kernel(f, &view.names).map(|kernel| format!("`{}`: ", code(&kernel)));
-        let worth = finding::worth(f, profile).map(|worth| format!(". Worth {worth}"));
-        let (kernel, worth) = (kernel.unwrap_or_default(), worth.unwrap_or_default());
+        let gain = finding::gain(f, profile).map(|gain| format!(". {}", capital(&gain)));
+        let (kernel, gain) = (kernel.unwrap_or_default(), gain.unwrap_or_default());
         let hint = f.hint.trim_end_matches('.');
-        out.add(Block::Item(at + 1, format!("{kernel}{hint}. Because {}{worth}", f.text)));
+        out.add(Block::Item(at + 1, format!("{kernel}{hint}. Because {}{gain}", f.text)));
     }
 }
 

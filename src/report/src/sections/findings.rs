@@ -4,10 +4,12 @@ use std::collections::HashSet;
 
 use super::View;
 use crate::TextTable;
+use crate::account;
 use crate::blocks::{Block, Blocks, TableBlock};
 use crate::finding;
 use crate::missing;
 use crate::quantity::{measured, percent, threshold};
+use crate::text::capital;
 use rgpu_model::Profile;
 
 /// The maximum number of findings that are shown.
@@ -48,13 +50,18 @@ pub(super) fn add_findings(out: &mut Blocks, view: &View<'_>) {
         return;
     }
     out.heading("what to try");
-    for (at, finding) in profile.findings.iter().take(view.rows(MAX_FINDINGS)).enumerate() {
+    let little = profile.findings.iter().filter(|finding| profile.is_little(finding)).count();
+    // Those below 1 % of a step are the last ones.
+    let large = profile.findings.len() - little;
+    for (at, finding) in
+        profile.findings.iter().take(large.min(view.rows(MAX_FINDINGS))).enumerate()
+    {
         let kernel = finding::kernel(finding, names).map(|kernel| format!("{kernel}: "));
         let id = if view.is_whole { format!(" (`{}`)", finding.id) } else { String::new() };
         let text = format!("{}{}{id}", kernel.unwrap_or_default(), finding.text);
         out.add(Block::Item(at + 1, text));
-        if let Some(worth) = finding::worth(finding, profile) {
-            out.add(Block::Detail("", format!("worth {worth}")));
+        if let Some(gain) = finding::gain(finding, profile) {
+            out.add(Block::Detail("", gain));
         }
         for place in finding.places.iter().take(view.rows(MAX_GAPS_PER_FINDING)) {
             out.add(Block::Detail("· ", finding::idle_location_text(place, names)));
@@ -69,9 +76,43 @@ pub(super) fn add_findings(out: &mut Blocks, view: &View<'_>) {
             out.add(Block::Detail("", format!("`{}` = {value}{against}", e.metric)));
         }
     }
-    let more = profile.findings.len().saturating_sub(view.rows(MAX_FINDINGS));
+    let together = account::together(profile);
+    if view.is_whole {
+        together.into_iter().for_each(|together| out.note(capital(&together)));
+        add_little_findings(out, view, large);
+        return;
+    }
+    let more = large.saturating_sub(MAX_FINDINGS);
+    let mut rest = Vec::new();
     if more > 0 {
-        out.add(Block::Note(7, format!("… and {more} more; `--format markdown` shows all")));
+        rest.push(format!("and {more} more"));
+    }
+    if little > 0 {
+        rest.push(format!("and {little} more below 1 % of a step"));
+    }
+    if !rest.is_empty() {
+        let rest = rest.join(", ");
+        out.add(Block::Note(7, format!("… {rest}; `--format markdown` shows all")));
+    }
+    together.into_iter().for_each(|together| out.note(together));
+}
+
+/// Adds the findings from number `first` on, which are about next to nothing of a step: one line
+/// each.
+fn add_little_findings(out: &mut Blocks, view: &View<'_>, first: usize) {
+    let (profile, names) = (view.profile, &view.names);
+    let little = profile.findings.iter().enumerate().skip(first);
+    if profile.findings.len() > first {
+        out.note("Below 1 % of a step each:");
+    }
+    for (at, finding) in little {
+        let kernel = finding::kernel(finding, names).map(|kernel| format!("{kernel}: "));
+        let kernel = kernel.unwrap_or_default();
+        let gain = finding::gain(finding, profile).map(|gain| format!("; {gain}"));
+        let text =
+            format!("{kernel}{} (`{}`){}", finding.text, finding.id, gain.unwrap_or_default());
+        out.add(Block::Item(at + 1, text));
+        out.add(Block::Detail("→ ", finding::hint(&profile.findings, at).into_owned()));
     }
 }
 

@@ -67,6 +67,12 @@ pub(super) fn add_busy_time(out: &mut Blocks, view: &View<'_>) {
     let Some(timeline) = profile.timeline.as_ref().filter(|t| !t.devices.is_empty()) else {
         return;
     };
+    // An account says why the GPU was idle, and what it did.
+    let has_account = profile.account.is_some();
+    if has_account && timeline.gpus() < 2 {
+        graphs_note(profile).into_iter().for_each(|note| out.add(Block::Note(2, note.to_owned())));
+        return;
+    }
     out.add(Block::Group("busy time"));
     for device in &timeline.devices {
         let share = |ns: u64| percent(100.0 * ns as f64 / device.span_ns.max(1) as f64);
@@ -83,7 +89,7 @@ pub(super) fn add_busy_time(out: &mut Blocks, view: &View<'_>) {
             .take(4)
             .map(|w| format!("{} {}", w.cause.replace('_', " "), duration(w.total_ns as f64)))
             .collect();
-        if !causes.is_empty() {
+        if !causes.is_empty() && !has_account {
             text += &format!("; without a kernel: {}", causes.join(", "));
         }
         out.field(format!("GPU {}", device.device), text);

@@ -1,0 +1,156 @@
+//! The data of the picture of a step: its parts as texts and shares, in the order of their time.
+
+use serde::Serialize;
+
+use crate::account::{self, PartRow};
+use crate::kernel_name::KernelLabels;
+use crate::quantity::{duration, percent};
+use crate::text::capital;
+use rgpu_model::Profile;
+use rgpu_model::account::StepTime;
+
+/// The most parts of the picture; the rest is one more.
+const MAX_PARTS: usize = 14;
+
+/// Where the time of a step goes, or of the program without steps.
+#[serde_with::skip_serializing_none]
+#[derive(Serialize)]
+pub(super) struct PageAccount {
+    title: String,
+    /// How long a step takes, and how steps were found.
+    lead: String,
+    /// The whole bar, in words: `a step, 33.1 ms`.
+    whole: String,
+    parts: Vec<PagePart>,
+    /// The time of the program, start-up included; absent without steps.
+    program: Option<ProgramParts>,
+    /// What is below the picture, as sentences.
+    notes: Vec<String>,
+    /// Start and length of the step that the timeline shows first, in nanoseconds since the first
+    /// event.
+    shown: Option<(u64, u64)>,
+}
+
+/// The time of the whole program.
+#[derive(Serialize)]
+struct ProgramParts {
+    /// The whole bar, in words: `the program, 5.97 s`.
+    whole: String,
+    parts: Vec<PagePart>,
+}
+
+/// A part of the picture.
+#[serde_with::skip_serializing_none]
+#[derive(Serialize)]
+struct PagePart {
+    label: String,
+    /// Whether the GPU does it.
+    gpu: bool,
+    /// The part of the whole, 0 to 1.
+    share: f64,
+    percent: String,
+    time: String,
+    count: String,
+    /// What runs beside other work: its part of the whole, 0 to 1, and its time.
+    hidden_share: Option<f64>,
+    hidden: Option<String>,
+    /// The kernel or call with most of the time.
+    largest: String,
+}
+
+impl PageAccount {
+    /// The picture of a profile's account; `None` without an account, or if it has no time.
+    pub(super) fn new(profile: &Profile, names: &KernelLabels<'_>) -> Option<PageAccount> {
+        let account = profile.account.as_ref()?;
+        let (parts, whole_ns) = (account::parts(account), account::whole_ns(account));
+        let rows = account::rows(parts, whole_ns, names, MAX_PARTS);
+        if rows.is_empty() {
+            return None;
+        }
+        let step = account.step.as_ref();
+        let program = step.filter(|_| !account.program_parts.is_empty()).map(|_| {
+            let program_ns = account.program_ns;
+            let rows = account::rows(&account.program_parts, program_ns, names, MAX_PARTS);
+            ProgramParts {
+                whole: format!("the program, {}", duration(program_ns as f64)),
+                parts: page_parts(&rows, program_ns),
+            }
+        });
+        let outliers = step.and_then(account::outliers);
+        let notes = [account::together(profile), outliers, account::no_gains(account)];
+        let name = if step.is_some() { "a step" } else { "the program" };
+        Some(PageAccount {
+            title: capital(account::title(account)),
+            lead: capital(&account::lead(account)),
+            whole: format!("{name}, {}", duration(whole_ns as f64)),
+            parts: page_parts(&rows, whole_ns),
+            program,
+            notes: notes.into_iter().flatten().map(|note| capital(&note)).collect(),
+            shown: step.and_then(shown),
+        })
+    }
+}
+
+/// The step that is shown, if it has a length.
+fn shown(step: &StepTime) -> Option<(u64, u64)> {
+    (step.shown_ns > 0).then_some((step.shown_start_ns, step.shown_ns))
+}
+
+fn page_parts(rows: &[PartRow], whole_ns: u64) -> Vec<PagePart> {
+    rows.iter().map(|row| PagePart::new(row, whole_ns)).collect()
+}
+
+impl PagePart {
+    fn new(row: &PartRow, whole_ns: u64) -> PagePart {
+        let is_hidden = row.hidden_ns > 0 && whole_ns > 0;
+        let largest_share =
+            row.largest_share.map(|share| format!(", {:.0} % of it", 100.0 * share));
+        PagePart {
+            label: row.label.clone(),
+            gpu: row.is_gpu,
+            share: if row.share.is_finite() { row.share.clamp(0.0, 1.0) } else { 0.0 },
+            percent: percent(100.0 * row.share),
+            time: duration(row.ns as f64),
+            count: row.count.clone(),
+            hidden_share: is_hidden.then(|| row.hidden_ns as f64 / whole_ns as f64),
+            hidden: is_hidden.then(|| duration(row.hidden_ns as f64)),
+            largest: row.largest.clone() + &largest_share.unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::tests::training;
+    use crate::kernel_name::KernelNames;
+    use rgpu_model::Account;
+
+    fn picture(account: Account) -> Option<PageAccount> {
+        let profile = Profile { account: Some(account), ..Profile::default() };
+        PageAccount::new(&profile, &KernelNames::Short.labels(&profile))
+    }
+
+    #[test]
+    fn the_parts_of_the_picture_add_up_to_the_step() {
+        let picture = picture(training()).unwrap();
+        let sum: f64 = picture.parts.iter().map(|part| part.share).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+        assert_eq!(picture.whole, "a step, 33.1 ms");
+        assert_eq!(picture.shown, Some((3_000_000_000, 33_000_000)));
+        assert_eq!(picture.program.unwrap().whole, "the program, 5.97 s");
+        let hidden: Vec<_> = picture.parts.iter().filter_map(|part| part.hidden.clone()).collect();
+        assert_eq!(hidden, ["3.00 ms", "400 µs", "9.00 ms"]);
+        assert_eq!(picture.parts[0].largest, "gemm_bf16<128, 128>, 61 % of it");
+    }
+
+    #[test]
+    fn without_steps_or_parts_there_is_no_step_to_show() {
+        let mut account = Account { step: None, ..training() };
+        let of_program = picture(account.clone()).unwrap();
+        assert_eq!(of_program.whole, "the program, 5.97 s");
+        assert!(of_program.program.is_none() && of_program.shown.is_none());
+        account.program_parts.clear();
+        assert!(picture(account).is_none());
+    }
+}
