@@ -1,10 +1,286 @@
-//! Puts it together: steps, account, and the findings with their replayed gains.
+//! Puts it together: the process, its steps, the account, and the findings with their gains.
+//!
+//! A gain is a difference of two replays of the same steps: unchanged, and with the edits of a
+//! cause. Each cause gives two sets of edits, where the change gives least and where it gives most,
+//! so that a gain is an interval.
 
+use std::collections::{BTreeMap, HashMap};
+
+use rgpu_model::account::{AccountPart, TogetherGain};
+use rgpu_model::finding::{CoveredKernel, GainKind, GainScope, PotentialGain};
+use rgpu_model::trace::TraceWork;
 use rgpu_model::{Account, Finding, Trace};
 
+use crate::cause::{CAUSES, Cause, Found};
+use crate::edits::Edits;
 use crate::facts::GpuFacts;
+use crate::graph::Graph;
+use crate::path;
+use crate::steps::{self, Steps};
+use crate::view::View;
+
+/// The replay of the unchanged steps may differ from the recording by this part of a step.
+const MOST_REPLAY_ERROR: f64 = 0.02;
+/// A smaller gain is not reported at all.
+const LEAST_SHARE: f64 = 0.002;
+/// Causes that are replayed together.
+const TOGETHER: usize = 3;
+/// A finding that adds less than this part of its own gain to those before it tells the same again.
+const LEAST_OWN_SHARE: f64 = 0.2;
+/// Kernels that a finding names.
+const MAX_COVERED: usize = 5;
 
 /// See [`crate::account`].
-pub(crate) fn account(_trace: &Trace, _facts: &GpuFacts) -> Option<(Account, Vec<Finding>)> {
-    None
+pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<Finding>)> {
+    let order = busiest_process(trace)?;
+    let rank = order.first().and_then(|at| trace.work.get(*at as usize)?.rank);
+    let (program_ns, program_parts) = program(trace, &order);
+    let mut account =
+        Account { program_ns, program_parts, rank, from: trace.from.clone(), ..Account::default() };
+    let mut findings = Vec::new();
+    match steps::find(trace, &order) {
+        Some(steps) => findings = account_of_steps(trace, facts, &steps, &mut account),
+        None => account.no_gains = Some("nothing repeats that could be called a step".to_owned()),
+    }
+    Some((account, findings))
+}
+
+/// The work of the process with the most GPU time, in the order of the launches; `None` if there is
+/// no work.
+fn busiest_process(trace: &Trace) -> Option<Vec<u32>> {
+    let mut processes: BTreeMap<(Option<u32>, u64), (u64, Vec<u32>)> = BTreeMap::new();
+    let of_work = |work: &TraceWork| {
+        let call = work.call.and_then(|call| trace.calls.get(call as usize));
+        (work.rank, call.map_or(0, |call| process_of(call.thread)))
+    };
+    for (work, at) in trace.work.iter().zip(0_u32..) {
+        let (ns, all) = processes.entry(of_work(work)).or_default();
+        *ns = ns.saturating_add(work.duration_ns);
+        all.push(at);
+    }
+    // Work whose call is not listed belongs to the process of its rank that launched the most.
+    let (_, (_, mut order)) = processes.into_iter().max_by_key(|(_, (ns, _))| *ns)?;
+    order.sort_by_key(|at| launched_ns(trace, *at));
+    Some(order)
+}
+
+/// The process of a thread. nsys's thread ids hold it above the lowest 24 bits; other tools' ids
+/// are smaller, and of one process.
+pub(crate) fn process_of(thread: u64) -> u64 {
+    thread >> 24
+}
+
+/// When a piece of work was launched, or started if the call is not known; then its start.
+fn launched_ns(trace: &Trace, at: u32) -> (u64, u64) {
+    let Some(work) = trace.work.get(at as usize) else { return (u64::MAX, u64::MAX) };
+    let call = work.call.and_then(|call| trace.calls.get(call as usize));
+    (call.map_or(work.start_ns, |call| call.start_ns), work.start_ns)
+}
+
+/// The time of the whole program, and its parts.
+fn program(trace: &Trace, order: &[u32]) -> (u64, Vec<AccountPart>) {
+    let last = order.iter().copied().max_by_key(|at| end_ns(trace, *at));
+    let Some(last) = last else { return (0, Vec::new()) };
+    let begin_ns = order.iter().map(|at| launched_ns(trace, *at).0).min().unwrap_or(0);
+    let graph = Graph::new(trace, order);
+    let segments = path::walk(&graph, last, true, begin_ns);
+    let ns = segments.iter().map(|segment| segment.end_ns - segment.start_ns).sum();
+    (ns, path::parts(&graph, &segments, 1.0))
+}
+
+fn end_ns(trace: &Trace, at: u32) -> u64 {
+    trace.work.get(at as usize).map_or(0, TraceWork::end_ns)
+}
+
+/// Adds the account of the steps, and returns the findings.
+fn account_of_steps(
+    trace: &Trace,
+    facts: &GpuFacts,
+    steps: &Steps,
+    account: &mut Account,
+) -> Vec<Finding> {
+    account.step = Some(steps.time.clone());
+    let window = steps.window.clone();
+    let Some(shown) = steps.all.get(window.clone()).filter(|steps| !steps.is_empty()) else {
+        account.no_gains = Some("no step is followed by another one".to_owned());
+        return Vec::new();
+    };
+    // One step after the window: its start is the end of the last one.
+    let with_next = steps.all.get(window.start..=window.end).unwrap_or(shown);
+    let work: Vec<u32> = with_next.iter().flat_map(|step| &step.work).copied().collect();
+    let mut boundaries = Vec::with_capacity(with_next.len());
+    let mut position = 0_u32;
+    for step in with_next {
+        boundaries.push(position);
+        position = position.saturating_add(u32::try_from(step.work.len()).unwrap_or(u32::MAX));
+    }
+    let end = boundaries.last().and_then(|at| work.get(*at as usize)).copied();
+    let (Some(first), Some(end), true) = (shown.first(), end, with_next.len() > shown.len()) else {
+        account.no_gains = Some("no step is followed by another one".to_owned());
+        return Vec::new();
+    };
+    let graph = Graph::new(trace, &work);
+    let path = path::walk(&graph, end, false, first.start_ns);
+    let count = shown.len() as f64;
+    account.parts = path::parts(&graph, &path, count);
+    let window_ns = path.iter().map(|segment| segment.end_ns - segment.start_ns).sum::<u64>();
+    let step_ns = window_ns as f64 / count;
+    let replays = Replays { graph: &graph, boundaries: &boundaries };
+    let Some(base_ns) = replays.step_ns(&Edits::default()) else {
+        account.no_gains = Some("the steps could not be replayed".to_owned());
+        return Vec::new();
+    };
+    account.replayed_ns = Some(base_ns.max(0.0) as u64);
+    if (base_ns - step_ns).abs() > MOST_REPLAY_ERROR * step_ns {
+        account.no_gains = Some(format!(
+            "the replay of the unchanged steps takes {:.1} % of the recorded time",
+            100.0 * base_ns / step_ns.max(1.0)
+        ));
+        return Vec::new();
+    }
+    let view = View::new(trace, facts, steps, &graph, &path);
+    let mut gains: Vec<Gain<'_>> = CAUSES
+        .iter()
+        .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &replays, base_ns)))
+        .collect();
+    gains.retain(|gain| gain.found.least.is_empty() || gain.high_ns >= LEAST_SHARE * base_ns);
+    gains.sort_by(|a, b| b.middle_ns().total_cmp(&a.middle_ns()));
+    drop_told(&mut gains, &replays, base_ns);
+    account.together = together(&gains, &replays);
+    gains.iter().map(|gain| gain.finding(&view, base_ns)).collect()
+}
+
+/// Replays of one window.
+struct Replays<'g> {
+    graph: &'g Graph<'g>,
+    boundaries: &'g [u32],
+}
+
+impl Replays<'_> {
+    /// The steady time of a step after `edits`, in nanoseconds.
+    fn step_ns(&self, edits: &Edits) -> Option<f64> {
+        self.graph.replay(edits).step_ns(self.boundaries)
+    }
+
+    /// What `edits` give back, in nanoseconds a step.
+    fn gain_ns(&self, edits: &Edits, base_ns: f64) -> f64 {
+        let after = if edits.is_empty() { None } else { self.step_ns(edits) };
+        after.map_or(0.0, |after| (base_ns - after).clamp(0.0, base_ns))
+    }
+}
+
+/// A cause with what its change gives back.
+struct Gain<'c> {
+    cause: &'c Cause,
+    found: Found,
+    low_ns: f64,
+    high_ns: f64,
+}
+
+impl<'c> Gain<'c> {
+    fn new(cause: &'c Cause, found: Found, replays: &Replays<'_>, base_ns: f64) -> Gain<'c> {
+        let least = replays.gain_ns(&found.least, base_ns);
+        let most = replays.gain_ns(&found.most, base_ns);
+        Gain { cause, low_ns: least.min(most), high_ns: least.max(most), found }
+    }
+
+    fn middle_ns(&self) -> f64 {
+        (self.low_ns + self.high_ns) / 2.0
+    }
+
+    fn finding(&self, view: &View<'_>, base_ns: f64) -> Finding {
+        let share = self.middle_ns() / base_ns.max(1.0);
+        let (low, high) = (self.low_ns as u64, self.high_ns as u64);
+        let has_gain = !self.found.most.is_empty();
+        let stake = has_gain.then(|| {
+            let stake = if self.found.is_bound {
+                PotentialGain::bound(high, GainScope::Step, self.high_ns / base_ns.max(1.0))
+            } else {
+                PotentialGain {
+                    ns: self.middle_ns() as u64,
+                    low_ns: Some(low),
+                    high_ns: Some(high),
+                    share,
+                    of: GainScope::Step,
+                    kind: GainKind::Replayed,
+                    ..PotentialGain::default()
+                }
+            };
+            let change = Some(self.found.change.clone()).filter(|change| !change.is_empty());
+            PotentialGain { change, step_ns: Some(base_ns as u64), ..stake }
+        });
+        Finding {
+            stake,
+            id: self.cause.id.to_owned(),
+            category: "steps".to_owned(),
+            text: self.found.text.clone(),
+            hint: match &self.found.decides {
+                Some(decides) => format!("{}; to be sure: {decides}", self.found.hint),
+                None => self.found.hint.clone(),
+            },
+            covers: covered(view, &self.found.work),
+            ..Finding::default()
+        }
+    }
+}
+
+/// Drops findings whose gain those before them give back already.
+fn drop_told(gains: &mut Vec<Gain<'_>>, replays: &Replays<'_>, base_ns: f64) {
+    let mut before = Edits::default();
+    let mut before_ns = 0.0;
+    gains.retain(|gain| {
+        let mut all = before.clone();
+        all.add(&gain.found.most);
+        let all_ns = replays.gain_ns(&all, base_ns);
+        let is_new = gain.found.most.is_empty()
+            || all_ns - before_ns >= LEAST_OWN_SHARE * gain.high_ns.max(1.0);
+        if is_new {
+            before = all;
+            before_ns = all_ns;
+        }
+        is_new
+    });
+}
+
+/// What a step takes with the first changes together; `None` if there are fewer than two.
+fn together(gains: &[Gain<'_>], replays: &Replays<'_>) -> Option<TogetherGain> {
+    let with_gain = gains.iter().filter(|gain| gain.high_ns > 0.0 && !gain.found.is_bound);
+    let first: Vec<&Gain<'_>> = with_gain.take(TOGETHER).collect();
+    if first.len() < 2 {
+        return None;
+    }
+    let (mut least, mut most) = (Edits::default(), Edits::default());
+    for gain in &first {
+        least.add(&gain.found.least);
+        most.add(&gain.found.most);
+    }
+    let (high, low) = (replays.step_ns(&least)?, replays.step_ns(&most)?);
+    Some(TogetherGain {
+        findings: first.iter().map(|gain| gain.cause.id.to_owned()).collect(),
+        low_ns: low.min(high).max(0.0) as u64,
+        high_ns: low.max(high).max(0.0) as u64,
+    })
+}
+
+/// The kernels among `work`, with their launches and time a step, most time first.
+fn covered(view: &View<'_>, work: &[u32]) -> Vec<CoveredKernel> {
+    let mut sums: HashMap<&str, (u64, u64)> = HashMap::new();
+    for work in work.iter().filter_map(|at| view.trace.work.get(*at as usize)) {
+        let (launches, ns) = sums.entry(view.name(work)).or_default();
+        *launches += 1;
+        *ns = ns.saturating_add(work.duration_ns);
+    }
+    let steps = view.step_count();
+    let mut all: Vec<CoveredKernel> = sums
+        .into_iter()
+        .map(|(kernel, (launches, ns))| CoveredKernel {
+            kernel: kernel.to_owned(),
+            launches: (launches as f64 / steps).round() as u64,
+            total_ns: (ns as f64 / steps) as u64,
+            ..CoveredKernel::default()
+        })
+        .collect();
+    all.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.kernel.cmp(&b.kernel)));
+    all.truncate(MAX_COVERED);
+    all
 }
