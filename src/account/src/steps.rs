@@ -72,23 +72,22 @@ fn choose(trace: &Trace, launches: &Launches) -> Option<Cuts> {
     }
 }
 
-/// The steps by what is launched: an exact period that covers most of the GPU's time, else a loop
-/// that changes, else a period that covers less.
+/// The steps by what is launched: a period that repeats without breaks for most of the GPU's time;
+/// else a loop that changes, if its units are longer than the period that breaks, which then is a
+/// layer; else the period, if it covers enough.
 fn repeated(launches: &Launches) -> Option<Cuts> {
-    let exact = period::find(launches);
     let total = launches.gpu_between(0, launches.len());
-    if let Some((cuts, matched_ns)) = &exact
-        && *matched_ns >= total / 2
-    {
-        return Some(cuts.clone());
-    }
-    let aligned = aligned::find(launches);
-    let (exact, matched_ns) = match exact {
-        Some(exact) if exact.1 >= total / 5 => exact,
-        _ => return aligned,
+    let period = period::find(launches);
+    let period = match period {
+        Some(found) if found.unbroken_ns >= total / 2 => return Some(found.cuts),
+        other => other.filter(|found| found.repeats_ns >= total / 5),
     };
-    match aligned {
-        Some(aligned) if aligned.gpu_ns(launches) >= matched_ns => Some(aligned),
-        _ => Some(exact),
+    let aligned = aligned::find(launches);
+    match (period, aligned) {
+        (Some(period), Some(aligned)) => {
+            let is_longer = aligned.unit_len() > period.cuts.unit_len();
+            Some(if is_longer { aligned } else { period.cuts })
+        }
+        (period, aligned) => period.map(|period| period.cuts).or(aligned),
     }
 }

@@ -135,6 +135,7 @@ impl StepScript {
             regions: Vec::new(),
             shape: None,
             rank: None,
+            shape: None,
         };
         let (call, name, thread) = (call.to_owned(), name.to_owned(), self.thread);
         self.items.push(Item::Work { call, call_ns: CALL_NS, waits, work, name, thread });

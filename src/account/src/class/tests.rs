@@ -184,6 +184,7 @@ fn copies_are_told_by_kind_and_memory() {
             regions: Vec::new(),
             shape: None,
             rank: None,
+            shape: None,
         };
         assert_eq!(of_work(&trace, &work), class, "{name}");
         assert_eq!(of_work(&trace, &TraceWork { name: 9, ..work }), C::CopyDevice);

@@ -28,7 +28,8 @@ pub(super) struct Launches {
     pub(super) order: Vec<u32>,
     /// Token of name, kind, and size of copies: equal work has equal numbers, from 0.
     pub(super) plain: Vec<u32>,
-    /// Token of the plain token, the stream, and whether the host waited before the launch.
+    /// Token of the plain token, the kernel's shape, the device, the stream, and whether the host
+    /// waited before the launch.
     pub(super) rich: Vec<u32>,
     /// What each says about the place in a step.
     pub(super) role: Vec<Role>,
@@ -61,7 +62,9 @@ impl Launches {
             launches.order.push(*at);
             launches.plain.push(token);
             let device = u64::from(work.device) << 1 | u64::from(pause.waited);
-            launches.rich.push(rich.of([u64::from(token), device, work.stream]));
+            let shape = work.shape.map_or(0, |shape| u64::from(shape) + 1);
+            let place = shape << 33 | device;
+            launches.rich.push(rich.of([u64::from(token), place, work.stream]));
             launches.role.push(roles.of(work));
             launches.host_ns.push(pause.host_ns);
             launches.pause_ns.push(pause.pause_ns);

@@ -57,12 +57,21 @@ struct Period {
     breaks: usize,
     /// The GPU's time of what matches, in nanoseconds.
     matched_ns: u64,
-    /// Whether streams and waits were compared too.
+    /// Whether shapes, streams and waits were compared too.
     rich: bool,
 }
 
-/// The steps by the period, with the GPU's time that repeats.
-pub(super) fn find(launches: &Launches) -> Option<(Cuts, u64)> {
+/// The steps by the period.
+pub(super) struct Repeated {
+    pub(super) cuts: Cuts,
+    /// The GPU's time of the longest repetition, in nanoseconds.
+    pub(super) unbroken_ns: u64,
+    /// The GPU's time of all that equals a unit, in nanoseconds.
+    pub(super) repeats_ns: u64,
+}
+
+/// The steps by the period.
+pub(super) fn find(launches: &Launches) -> Option<Repeated> {
     let mut periods = verified(launches, true);
     periods.extend(verified(launches, false));
     let chosen = chosen(launches, &periods)?;
@@ -73,7 +82,7 @@ pub(super) fn find(launches: &Launches) -> Option<(Cuts, u64)> {
     let with_event = cuts.units().filter(|(from, to)| launches.has_event(*from, *to)).count();
     let is_step = is_unbroken || equal >= EXACT || with_event * 10 >= cuts.count() * 9;
     let repeats_ns = (cuts.gpu_ns(launches) as f64 * equal) as u64;
-    is_step.then_some((cuts, repeats_ns))
+    is_step.then_some(Repeated { cuts, unbroken_ns: chosen.matched_ns, repeats_ns })
 }
 
 /// The units of a period, in the whole sequence.
@@ -86,7 +95,7 @@ fn units(launches: &Launches, period: &Period) -> Option<Cuts> {
 }
 
 /// The period to believe: the shortest exact one among those that cover nearly the most; one that
-/// streams and waits share wins over one of names alone. Without an exact one, the block that
+/// shapes, streams and waits share wins over one of names alone. Without an exact one, the block that
 /// covers most.
 fn chosen(launches: &Launches, periods: &[Period]) -> Option<Period> {
     let exact: Vec<_> = periods.iter().filter(|p| p.share >= EXACT).collect();

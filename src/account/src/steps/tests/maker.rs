@@ -43,6 +43,7 @@ impl Maker {
             launch: None,
             regions: Vec::new(),
             rank: None,
+            shape: None,
         });
         self.trace.span_ns = self.trace.span_ns.max(self.gpu_ns);
     }
