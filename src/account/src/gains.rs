@@ -123,14 +123,16 @@ fn account_of_steps(
     let path = path::walk(&graph, end, false, first.start_ns);
     let count = shown.len() as f64;
     account.parts = path::parts(&graph, &path, count);
-    let window_ns = path.iter().map(|segment| segment.end_ns - segment.start_ns).sum::<u64>();
-    let step_ns = window_ns as f64 / count;
     let replays = Replays { graph: &graph, boundaries: &boundaries };
     let Some(base_ns) = replays.step_ns(&Edits::default()) else {
         account.no_gains = Some("the steps could not be replayed".to_owned());
         return Vec::new();
     };
     account.replayed_ns = Some(base_ns.max(0.0) as u64);
+    let Some(step_ns) = recorded_step_ns(trace, &graph, &work, &boundaries) else {
+        account.no_gains = Some("the steps have no length".to_owned());
+        return Vec::new();
+    };
     if (base_ns - step_ns).abs() > MOST_REPLAY_ERROR * step_ns {
         account.no_gains = Some(format!(
             "the replay of the unchanged steps takes {:.1} % of the recorded time",
@@ -148,6 +150,29 @@ fn account_of_steps(
     drop_told(&mut gains, &replays, base_ns);
     account.together = together(&gains, &replays);
     gains.iter().map(|gain| gain.finding(&view, base_ns)).collect()
+}
+
+/// The recorded time of a step by the measure of [`Replayed::step_ns`](crate::graph::Replayed):
+/// the distance of equal points over the last half of the steps, on the GPU or on the host.
+fn recorded_step_ns(
+    trace: &Trace,
+    graph: &Graph<'_>,
+    work: &[u32],
+    boundaries: &[u32],
+) -> Option<f64> {
+    let steps = boundaries.len().checked_sub(1).filter(|steps| *steps > 0)?;
+    let work_at = |step: usize| work.get(*boundaries.get(step)? as usize).copied();
+    let (first, last) = (work_at(steps / 2)?, work_at(steps)?);
+    let start_ns = |work: u32| Some(trace.work.get(work as usize)?.start_ns);
+    let gpu_ns = start_ns(last)?.saturating_sub(start_ns(first)?);
+    let launch_ns = |work: u32| {
+        let call = graph.launch_call(work)?;
+        Some(trace.calls.get(call as usize)?.start_ns)
+    };
+    let host_ns =
+        launch_ns(last).zip(launch_ns(first)).map(|(last, first)| last.saturating_sub(first));
+    let ns = gpu_ns.max(host_ns.unwrap_or(0));
+    Some(ns as f64 / (steps - steps / 2) as f64).filter(|ns| *ns > 0.0)
 }
 
 /// Replays of one window.
