@@ -11,7 +11,7 @@
 //! | thread | end of a call → start of the thread's next | the host's own time |
 //! | handover | last call of another thread within a pause → the call that ends the pause | the rest |
 //! | body | start → end of a call | its own time; where it waited, what such calls take |
-//! | launch | start of the call → start of the work | what this recording shows for idle streams |
+//! | launch | start of the call → start of the work | what this recording shows for an idle GPU |
 //! | stream | end of the work before → start of the work | the GPU's turnaround |
 //! | event | end of work on another stream → start of the work | the rest |
 //! | wait | end of the awaited work → end of the call | the rest |
@@ -63,6 +63,9 @@ const NONE: u32 = u32::MAX;
 /// Latest time of a graph, in nanoseconds (about 36 years): later times are cut to it, so that sums
 /// of several fit.
 const MAX_TIME_NS: u64 = 1 << 60;
+
+/// Calls passed over to find what the host worked for.
+const MAX_CALLS_PASSED: usize = 16;
 
 /// A graph over consecutive launches of one process.
 pub struct Graph<'t> {
@@ -136,6 +139,7 @@ impl<'t> Graph<'t> {
         let (mut works, listed) = works::select(trace, work, &mut calls);
         let streams = works::order_streams(&mut works);
         let costs = Costs::measure(&works, &calls.nodes);
+        works::move_launches(&mut works, &calls.nodes, &costs);
         let waits = waits::find(trace, &works, &streams, &calls, &costs);
         let made = edges::make(&works, &streams, &calls.nodes, &waits, &costs);
         let (points, edges, point_at) = order::arrange(&works, &calls.nodes, made);
@@ -250,6 +254,8 @@ pub(crate) struct StepBack {
     pub(crate) end_ns: u64,
     /// What the time was spent on.
     pub(crate) label: Label,
+    /// Where the time is of two kinds: until when it is the first, and that kind.
+    pub(crate) first: Option<(u64, Label)>,
 }
 
 impl Graph<'_> {
@@ -274,11 +280,32 @@ impl Graph<'_> {
                     Label::HostBefore(self.calls.get(at as usize)?.index)
                 }
             };
-            return Some(StepBack { from: NONE, start_ns: None, end_ns, label });
+            return Some(StepBack { from: NONE, start_ns: None, end_ns, label, first: None });
         };
         let start_ns = self.points.get(edge.from as usize)?.time_ns;
-        let start_ns = Some(u64::try_from(start_ns).unwrap_or_default());
-        Some(StepBack { from: edge.from, start_ns, end_ns, label: edge.label })
+        let start_ns = u64::try_from(start_ns).unwrap_or_default();
+        let first = self
+            .time_before_launch(point, edge)
+            .map(|(ns, label)| (start_ns.saturating_add(ns).min(end_ns), label));
+        Some(StepBack {
+            from: edge.from,
+            start_ns: Some(start_ns),
+            end_ns,
+            label: edge.label,
+            first,
+        })
+    }
+
+    /// The time in a call before it launched the work that starts at `point`: it is the call's own.
+    /// `None` if the edge is no launch, or that time is zero.
+    fn time_before_launch(&self, point: &Point, edge: &Edge) -> Option<(u64, Label)> {
+        let PointKind::WorkStart(at) = point.what else { return None };
+        let work = self.works.get(at as usize).filter(|work| work.offset_ns > 0)?;
+        let call = self.calls.get(work.call? as usize)?;
+        if edge.kind != EdgeKind::Launch {
+            return None;
+        }
+        Some((u64::try_from(work.offset_ns).ok()?, Label::Call(call.index)))
     }
 
     /// The work of the graph, as indexes into the trace's work.
@@ -286,10 +313,25 @@ impl Graph<'_> {
         self.works.iter().map(|work| work.index)
     }
 
-    /// The outermost calls of the graph, as indexes into the trace's calls, with whether they, or
-    /// calls within them, wait.
-    pub(crate) fn call_indexes(&self) -> impl Iterator<Item = (u32, bool)> + '_ {
-        self.calls.iter().map(|call| (call.index, call.waits))
+    /// The outermost calls of the graph that do not wait for the GPU, as indexes into the trace's
+    /// calls.
+    pub(crate) fn busy_calls(&self) -> impl Iterator<Item = u32> + '_ {
+        let calls = self.calls.iter().filter(|call| !call.waits).map(|call| call.index);
+        calls.filter(|call| self.awaited_work(*call).is_none())
+    }
+
+    /// The call itself, or, if it only asks or sets something, the next call of its thread that does
+    /// more, by `does_more`: what the host worked for before it.
+    pub(crate) fn purpose(&self, call: u32, mut does_more: impl FnMut(u32) -> bool) -> u32 {
+        let mut at = self.call_at.get(call as usize).copied().unwrap_or(NONE);
+        for _ in 0..MAX_CALLS_PASSED {
+            let Some(node) = self.calls.get(at as usize) else { break };
+            if node.waits || node.first_work.is_some() || does_more(node.index) {
+                return node.index;
+            }
+            at = node.next.unwrap_or(NONE);
+        }
+        call
     }
 
     /// The first work that a call launched, as an index into the trace's work.

@@ -31,8 +31,14 @@ pub fn walk(graph: &Graph<'_>, work: u32, to_end: bool, from_ns: u64) -> Vec<Seg
     let Some(mut step) = graph.last_before(work, to_end) else { return segments };
     loop {
         let start_ns = step.start_ns.unwrap_or(from_ns).max(from_ns);
-        if step.end_ns > start_ns {
-            segments.push(Segment { start_ns, end_ns: step.end_ns, label: step.label });
+        let (first_end_ns, first) = step.first.unwrap_or((start_ns, step.label));
+        let middle_ns = first_end_ns.clamp(start_ns, step.end_ns.max(start_ns));
+        if step.end_ns > middle_ns {
+            let (start_ns, end_ns, label) = (middle_ns, step.end_ns, step.label);
+            segments.push(Segment { start_ns, end_ns, label });
+        }
+        if middle_ns > start_ns {
+            segments.push(Segment { start_ns, end_ns: middle_ns, label: first });
         }
         if step.start_ns.is_none_or(|start_ns| start_ns <= from_ns) {
             break;

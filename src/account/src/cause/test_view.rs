@@ -133,7 +133,6 @@ impl StepScript {
             call: None,
             launch: None,
             regions: Vec::new(),
-            shape: None,
             rank: None,
             shape: None,
         };

@@ -182,7 +182,6 @@ fn copies_are_told_by_kind_and_memory() {
             call: None,
             launch: None,
             regions: Vec::new(),
-            shape: None,
             rank: None,
             shape: None,
         };

@@ -24,6 +24,8 @@ pub(super) struct CallNode {
     pub(super) waits: bool,
     /// The call of the same thread before it, as a position in the graph's calls.
     pub(super) previous: Option<u32>,
+    /// The call of the same thread after it.
+    pub(super) next: Option<u32>,
     /// The first work that it launched, as a position in the graph's works.
     pub(super) first_work: Option<u32>,
 }
@@ -149,10 +151,15 @@ fn make_node(trace: &Trace, thread: &mut Thread, calls: &mut Calls) -> Option<u3
         end_ns: outer.end_ns,
         waits: outer.waits,
         previous: thread.last_node,
+        next: None,
         first_work: None,
     });
     if let Some(slot) = calls.call_at.get_mut(outer.index as usize) {
         *slot = node;
+    }
+    let before = thread.last_node.and_then(|before| calls.nodes.get_mut(before as usize));
+    if let Some(before) = before {
+        before.next = Some(node);
     }
     outer.node = Some(node);
     thread.last_node = Some(node);

@@ -15,6 +15,15 @@ const KERNEL_LAUNCH_NS: i64 = 6_500;
 /// The same for copies and fills.
 const COPY_LAUNCH_NS: i64 = 8_000;
 
+/// The same for CUDA graphs.
+const GRAPH_LAUNCH_NS: i64 = 10_000;
+
+/// A median of launches above this is not used: something else is in it.
+const MAX_LAUNCH_NS: i64 = 15_000;
+
+/// The same for turnarounds. Where streams take turns, the gaps of each are the others' work.
+const MAX_TURNAROUND_NS: i64 = 4_000;
+
 /// Between two queued kernels of a stream, where the recording has too few.
 const KERNEL_TURNAROUND_NS: i64 = 1_000;
 
@@ -28,17 +37,13 @@ const QUEUED_MARGIN_NS: i64 = 2_000;
 /// From the end of work on another stream to the start of work that waits for it by an event.
 pub(super) const EVENT_NS: i64 = 1_500;
 
-/// From the return of a long launch call to the start of its work on an idle stream.
-pub(super) const AFTER_LONG_CALL_NS: i64 = 2_500;
-
 /// Least delays in nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Costs {
-    kernel_launch_ns: i64,
-    copy_launch_ns: i64,
+    launch_ns: LaunchCosts,
     kernel_turnaround_ns: i64,
     copy_turnaround_ns: i64,
-    /// By index of a call's name: what it takes at least in most cases, and its usual time.
+    /// By index of a call's name: what it takes at least in most cases.
     calls: HashMap<u32, CallCost>,
 }
 
@@ -47,21 +52,39 @@ pub(super) struct Costs {
 pub(super) struct CallCost {
     /// The tenth percentile.
     pub(super) low_ns: i64,
-    /// The median.
-    pub(super) median_ns: i64,
+}
+
+/// From the start of the launch call to the start of work on an idle GPU, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct LaunchCosts {
+    kernel_ns: i64,
+    copy_ns: i64,
+    graph_ns: i64,
+}
+
+impl LaunchCosts {
+    fn of(&self, work: &WorkNode) -> i64 {
+        if work.is_graph {
+            self.graph_ns
+        } else if work.is_copy {
+            self.copy_ns
+        } else {
+            self.kernel_ns
+        }
+    }
 }
 
 impl Costs {
     /// Medians over the recording, or constants where it has too few cases.
     pub(super) fn measure(works: &[WorkNode], calls: &[CallNode]) -> Costs {
-        let (kernel_launch_ns, copy_launch_ns) = measure_launches(works);
+        let launch_ns = measure_launches(works);
+        // The lower quartile of the gaps: some of them are waits for other streams.
         let (mut kernel_gaps, mut copy_gaps) = (Vec::new(), Vec::new());
         for work in works {
             let Some(before) = work.previous.and_then(|at| works.get(at as usize)) else {
                 continue;
             };
-            let latency_ns = if work.is_copy { copy_launch_ns } else { kernel_launch_ns };
-            let is_queued = work.launch_ns + latency_ns + QUEUED_MARGIN_NS <= before.end_ns;
+            let is_queued = work.launch_ns + launch_ns.of(work) + QUEUED_MARGIN_NS <= before.end_ns;
             if is_queued && work.start_ns >= before.end_ns {
                 let is_copy = work.is_copy || before.is_copy;
                 let list = if is_copy { &mut copy_gaps } else { &mut kernel_gaps };
@@ -74,21 +97,21 @@ impl Costs {
         }
         let calls = durations.into_iter().filter_map(|(name, mut values)| {
             let low_ns = percentile(&mut values, 10)?;
-            let median_ns = percentile(&mut values, 50)?;
-            Some((name, CallCost { low_ns, median_ns }))
+            Some((name, CallCost { low_ns }))
         });
         Costs {
-            kernel_launch_ns,
-            copy_launch_ns,
-            kernel_turnaround_ns: quartile_or(kernel_gaps, KERNEL_TURNAROUND_NS),
-            copy_turnaround_ns: quartile_or(copy_gaps, COPY_TURNAROUND_NS),
+            launch_ns,
+            kernel_turnaround_ns: percentile_or(kernel_gaps, 25, KERNEL_TURNAROUND_NS)
+                .min(MAX_TURNAROUND_NS),
+            copy_turnaround_ns: percentile_or(copy_gaps, 25, COPY_TURNAROUND_NS)
+                .min(MAX_TURNAROUND_NS),
             calls: calls.collect(),
         }
     }
 
     /// From the start of the launch call to the start of the work on an idle stream.
     pub(super) fn launch_ns(&self, work: &WorkNode) -> i64 {
-        if work.is_copy { self.copy_launch_ns } else { self.kernel_launch_ns }
+        self.launch_ns.of(work)
     }
 
     /// From the end of `before` to the start of `work` behind it in the same stream.
@@ -106,36 +129,36 @@ impl Costs {
     }
 }
 
-/// From the start of a launch call to the start of a kernel, and of a copy or fill, on an idle GPU.
+/// Medians of launches on an idle GPU.
 ///
 /// An idle stream does not do: its work may wait for another stream. The GPU is idle if all work
 /// launched before has ended.
-fn measure_launches(works: &[WorkNode]) -> (i64, i64) {
+fn measure_launches(works: &[WorkNode]) -> LaunchCosts {
     let mut launched: Vec<&WorkNode> = works.iter().filter(|work| work.call.is_some()).collect();
     launched.sort_unstable_by_key(|work| (work.launch_ns, work.start_ns));
-    let (mut kernels, mut copies) = (Vec::new(), Vec::new());
+    let (mut kernels, mut copies, mut graphs) = (Vec::new(), Vec::new(), Vec::new());
     let mut busy_until_ns = i64::MIN;
     for work in launched {
         if busy_until_ns <= work.launch_ns && work.start_ns >= work.launch_ns {
-            let list = if work.is_copy { &mut copies } else { &mut kernels };
+            let list = if work.is_graph {
+                &mut graphs
+            } else if work.is_copy {
+                &mut copies
+            } else {
+                &mut kernels
+            };
             list.push(work.start_ns - work.launch_ns);
         }
         busy_until_ns = busy_until_ns.max(work.end_ns);
     }
-    (median_or(kernels, KERNEL_LAUNCH_NS), median_or(copies, COPY_LAUNCH_NS))
+    LaunchCosts {
+        kernel_ns: percentile_or(kernels, 50, KERNEL_LAUNCH_NS).min(MAX_LAUNCH_NS),
+        copy_ns: percentile_or(copies, 50, COPY_LAUNCH_NS).min(MAX_LAUNCH_NS),
+        graph_ns: percentile_or(graphs, 50, GRAPH_LAUNCH_NS).min(MAX_LAUNCH_NS),
+    }
 }
 
-/// The median, or `otherwise` if there are too few values.
-fn median_or(values: Vec<i64>, otherwise: i64) -> i64 {
-    percentile_or(values, 50, otherwise)
-}
-
-/// The lower quartile, or `otherwise` if there are too few values. Of the gaps between queued work
-/// some are waits for other streams.
-fn quartile_or(values: Vec<i64>, otherwise: i64) -> i64 {
-    percentile_or(values, 25, otherwise)
-}
-
+/// A percentile, or `otherwise` if there are too few values.
 fn percentile_or(mut values: Vec<i64>, percent: usize, otherwise: i64) -> i64 {
     if values.len() < MIN_VALUES {
         return otherwise;

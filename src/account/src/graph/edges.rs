@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::calls::CallNode;
-use super::costs::{AFTER_LONG_CALL_NS, Costs};
+use super::costs::Costs;
 use super::waits::Waits;
 use super::works::{Engine, Stream, WorkNode};
 use super::{Label, NONE, PointKind, position};
@@ -24,11 +24,9 @@ const MAX_EVENT_NS: i64 = 5_000;
 /// Ends of work looked at, back from a start that waited for another stream.
 const MAX_ENDS_LOOKED_AT: usize = 16;
 
-/// A launch call that took more times the median of its name than this did something else first.
-const LONG_CALL_TIMES: i64 = 4;
-
-/// A launch call that is shorter than this is not long.
-const MIN_LONG_CALL_NS: i64 = 20_000;
+/// Work that starts this much after the work before in its stream, while its own call still runs,
+/// waited for the call.
+const MIN_STAGING_NS: i64 = 20_000;
 
 /// What an edge stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,8 +49,6 @@ pub(super) enum EdgeKind {
     Engine,
     /// Start of the launch call → start of work.
     Launch,
-    /// End of a long launch call → start of work.
-    LaunchReturn,
     /// Start of a call → its end.
     Body,
     /// End of the thread's call before → start of a call.
@@ -182,21 +178,12 @@ fn add_work(edges: &mut Edges<'_>, costs: &Costs) -> Vec<u32> {
     unexplained
 }
 
-/// The edge from the launch. If the call took much longer than others of its name and the work
-/// started after its return, it goes from the return: loading code comes before the launch.
+/// The edge from the launch call.
 fn add_launch(edges: &mut Edges<'_>, at: u32, work: &WorkNode, costs: &Costs) -> Option<i64> {
-    let call_at = work.call?;
-    let call = edges.calls.get(call_at as usize)?;
-    let label = Label::LaunchLatency(work.index);
-    let usual_ns = costs.call(call.name).map_or(0, |cost| cost.median_ns);
-    let long_ns = MIN_LONG_CALL_NS.max(usual_ns.saturating_mul(LONG_CALL_TIMES));
-    let start = PointKind::WorkStart(at);
-    if call.duration_ns() > long_ns && work.start_ns >= call.end_ns {
-        let from = PointKind::CallEnd(call_at);
-        return edges.add(from, start, AFTER_LONG_CALL_NS, EdgeKind::LaunchReturn, label);
-    }
+    let from = PointKind::CallStart(work.call?);
     let delay_ns = work.offset_ns + costs.launch_ns(work);
-    edges.add(PointKind::CallStart(call_at), start, delay_ns, EdgeKind::Launch, label)
+    let label = Label::LaunchLatency(work.index);
+    edges.add(from, PointKind::WorkStart(at), delay_ns, EdgeKind::Launch, label)
 }
 
 /// The edges from the work before in the stream. Work that started before that ended (dependent
@@ -209,7 +196,8 @@ fn add_stream(edges: &mut Edges<'_>, at: u32, work: &WorkNode, costs: &Costs) ->
         let Some(before) = edges.works.get(before_at as usize) else { continue };
         let reached = if before.end_ns <= work.start_ns {
             let delay_ns = costs.turnaround_ns(before, work);
-            let label = Label::Turnaround(work.index);
+            let staging = find_staging(edges, before, work);
+            let label = staging.map_or(Label::Turnaround(work.index), Label::Call);
             edges.add(PointKind::WorkEnd(before_at), start, delay_ns, EdgeKind::Stream, label)
         } else if work.previous == Some(before_at) {
             let delay_ns = work.start_ns - before.start_ns;
@@ -221,6 +209,16 @@ fn add_stream(edges: &mut Edges<'_>, at: u32, work: &WorkNode, costs: &Costs) ->
         arrival = arrival.max(reached);
     }
     arrival
+}
+
+/// The call (index into the trace's calls) that kept work from starting right behind `before`: a copy
+/// from pageable memory whose call waits for its stream, then prepares the data. `None` if the call
+/// had returned.
+fn find_staging(edges: &Edges<'_>, before: &WorkNode, work: &WorkNode) -> Option<u32> {
+    let call = edges.calls.get(work.call? as usize)?;
+    let is_within = before.end_ns > call.start_ns && work.start_ns <= call.end_ns;
+    let is_long = work.start_ns - before.end_ns > MIN_STAGING_NS;
+    (is_within && is_long && work.is_pageable).then_some(call.index)
 }
 
 /// Inferred waits for other streams: of the work that ended just before and was launched earlier,

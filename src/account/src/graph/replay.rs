@@ -11,7 +11,7 @@ use crate::edits::Edits;
 use super::costs::EVENT_NS;
 use super::edges::{Edge, EdgeKind};
 use super::works::Engine;
-use super::{Graph, NONE, Point, PointKind, bounded_ns};
+use super::{Graph, Label, NONE, Point, PointKind, bounded_ns};
 
 /// Times of a replay, in nanoseconds since the first event of the trace.
 #[derive(Clone, Debug, Default)]
@@ -326,7 +326,7 @@ impl<'g, 't> Changes<'g, 't> {
         let change = self.work(at);
         let unchanged_ns = edge.recorded_arrival_ns(from_ns);
         match edge.kind {
-            EdgeKind::Launch | EdgeKind::LaunchReturn => {
+            EdgeKind::Launch => {
                 let work = self.graph.works.get(at as usize)?;
                 let call = work.call.map_or_else(CallChange::default, |call| self.call(call));
                 if change.is_in_graph {
@@ -337,11 +337,7 @@ impl<'g, 't> Changes<'g, 't> {
                     return Some(from_ns);
                 }
                 let Some(body_ns) = call.body_ns else { return Some(unchanged_ns) };
-                let cut_ns = if edge.kind == EdgeKind::Launch {
-                    work.offset_ns.saturating_sub(body_ns).max(0)
-                } else {
-                    0
-                };
+                let cut_ns = work.offset_ns.saturating_sub(body_ns).max(0);
                 let residual_ns = if call.is_removed() { 0 } else { edge.residual_ns };
                 let delay_ns = edge.delay_ns.saturating_sub(cut_ns).max(0);
                 Some(from_ns.saturating_add(delay_ns).saturating_add(residual_ns))
@@ -377,7 +373,16 @@ impl<'g, 't> Changes<'g, 't> {
         }
         if edge.kind == EdgeKind::Stream {
             let is_linked = change.is_removed() || change.is_in_graph;
-            return Some(if is_linked { from_ns } else { edge.recorded_arrival_ns(from_ns) });
+            if is_linked {
+                return Some(from_ns);
+            }
+            // A call that prepared the data, and takes another time now, holds it up no longer.
+            let is_staged = matches!(edge.label, Label::Call(_));
+            let call = work.call.map_or_else(CallChange::default, |call| self.call(call));
+            if is_staged && call.body_ns.is_some() {
+                return Some(from_ns.saturating_add(edge.delay_ns));
+            }
+            return Some(edge.recorded_arrival_ns(from_ns));
         }
         // Overlapping work: as much of the work before is left as in the recording.
         let before = self.graph.works.get(before_at as usize)?;

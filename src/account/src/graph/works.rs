@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use rgpu_model::Trace;
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 
-use super::calls::Calls;
+use super::calls::{CallNode, Calls};
+use super::costs::Costs;
 use super::{NONE, bounded_ns, position};
 
 /// A piece of GPU work.
@@ -23,6 +24,8 @@ pub(super) struct WorkNode {
     pub(super) engine: Option<Engine>,
     /// Whether it is a copy or a fill.
     pub(super) is_copy: bool,
+    /// Whether it is a whole CUDA graph.
+    pub(super) is_graph: bool,
     /// Whether it copies from or to pageable memory.
     pub(super) is_pageable: bool,
     /// Whether it copies from the host.
@@ -31,7 +34,7 @@ pub(super) struct WorkNode {
     pub(super) call: Option<u32>,
     /// Start of the call that launched it, in nanoseconds; its own start if none is known.
     pub(super) launch_ns: i64,
-    /// From the start of the outermost call to the start of the launch, in nanoseconds.
+    /// From the start of the outermost call to the launch within it, in nanoseconds.
     pub(super) offset_ns: i64,
     /// The work that started before it in its stream, as a position in the graph's works.
     pub(super) previous: Option<u32>,
@@ -113,6 +116,7 @@ fn make_node(
         stream,
         engine,
         is_copy,
+        is_graph: event.kind == TraceWorkKind::Graph,
         is_pageable: event.pageable == Some(true),
         is_from_host: event.kind == TraceWorkKind::Copy && name.starts_with("HtoD"),
         call,
@@ -151,4 +155,28 @@ pub(super) fn order_streams(works: &mut [WorkNode]) -> Vec<Stream> {
         list.push(at);
     }
     streams
+}
+
+/// A launch call that takes longer than this does something else first: it loads code, or makes a
+/// graph ready.
+const MIN_LONG_CALL_NS: i64 = 15_000;
+
+/// Moves the launch to where it must have been within a long call: the latency before the start of
+/// the work, or at the end of the call. A copy from pageable memory, whose call waits for its
+/// stream, stays.
+pub(super) fn move_launches(works: &mut [WorkNode], calls: &[CallNode], costs: &Costs) {
+    for at in 0..works.len() {
+        let Some(work) = works.get(at) else { continue };
+        let Some(call) = work.call.and_then(|call| calls.get(call as usize)) else { continue };
+        let before = work.previous.and_then(|before| works.get(before as usize));
+        let waits_in_call = before.is_some_and(|before| before.end_ns > call.start_ns);
+        if call.duration_ns() <= MIN_LONG_CALL_NS || (work.is_pageable && waits_in_call) {
+            continue;
+        }
+        let latest_ns = (work.start_ns - costs.launch_ns(work)).min(call.end_ns);
+        let offset_ns = work.offset_ns.max(latest_ns - call.start_ns);
+        if let Some(work) = works.get_mut(at) {
+            work.offset_ns = offset_ns;
+        }
+    }
 }

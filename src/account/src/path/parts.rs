@@ -33,6 +33,10 @@ pub fn parts(graph: &Graph<'_>, segments: &[Segment], steps: f64) -> Vec<Account
     sums.finish(steps)
 }
 
+/// A start that is later than its launch and other work explain by at least this has a cause that
+/// the trace does not tell. Latencies vary by less.
+const MIN_UNKNOWN_NS: u64 = 20_000;
+
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum RowKey {
@@ -106,6 +110,26 @@ impl<'g, 't> Sums<'g, 't> {
     fn add(&mut self, segment: &Segment) {
         let ns = segment.end_ns.saturating_sub(segment.start_ns);
         let cause = self.cause(segment.label);
+        let unknown_ns = self.unknown_ns(segment.label).min(ns);
+        if unknown_ns > 0 {
+            self.add_time(AccountCause::Unknown, unknown_ns, segment);
+        }
+        if ns > unknown_ns {
+            self.add_time(cause, ns - unknown_ns, segment);
+        }
+    }
+
+    /// The time before the start of work that neither its launch nor other work explains, in
+    /// nanoseconds; 0 if it is short.
+    fn unknown_ns(&self, label: Label) -> u64 {
+        let (Label::LaunchLatency(work) | Label::Turnaround(work) | Label::Event(work)) = label
+        else {
+            return 0;
+        };
+        self.graph.residual_ns(work).filter(|ns| *ns >= MIN_UNKNOWN_NS).unwrap_or_default()
+    }
+
+    fn add_time(&mut self, cause: AccountCause, ns: u64, segment: &Segment) {
         let (row, place) = self.row(segment);
         let is_busy = matches!(segment.label, Label::Work(_) | Label::Call(_));
         let Some(part) = self.part_mut(cause) else { return };
@@ -203,8 +227,10 @@ impl<'g, 't> Sums<'g, 't> {
                 }
             }
         }
-        let place = self.region(self.graph.first_launched(call));
-        (RowKey::Before(self.name_of_call(call)), place)
+        let graph = self.graph;
+        let is_more = |call| self.cause_of_call(call) != AccountCause::OtherCall;
+        let call = graph.purpose(call, is_more);
+        (RowKey::Before(self.name_of_call(call)), self.region(graph.first_launched(call)))
     }
 
     fn name_of_call(&self, call: u32) -> u32 {
@@ -234,8 +260,8 @@ impl<'g, 't> Sums<'g, 't> {
                 busy.push((start_ns, end_ns, cause));
             }
         }
-        for (at, waits) in graph.call_indexes() {
-            let Some(call) = trace.calls.get(at as usize).filter(|_| !waits) else { continue };
+        for at in graph.busy_calls() {
+            let Some(call) = trace.calls.get(at as usize) else { continue };
             let end_ns = call.start_ns.saturating_add(call.duration_ns).min(to_ns);
             let start_ns = call.start_ns.max(from_ns);
             if start_ns < end_ns {

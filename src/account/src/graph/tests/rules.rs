@@ -235,9 +235,9 @@ fn calls_within_calls_are_part_of_them() {
     assert_eq!(graph.outermost_call(inner[3]), Some(inner[3] - 1));
     assert_eq!(graph.launch_call(3), Some(inner[3] - 1));
     let path = path_ns(&graph, 2, 6);
-    // The latency begins with the outermost call: 5 µs before the launch.
-    assert_eq!(path["latency"], LATENCY_NS + 5_000);
-    assert_eq!(path["host"] + path["call"], 4 * 30_000 - LATENCY_NS - 5_000);
+    // The launch is 5 µs after the start of the outermost call, whose time that is.
+    assert_eq!(path["latency"], LATENCY_NS);
+    assert_eq!(path["host"] + path["call"], 4 * 30_000 - LATENCY_NS);
 }
 
 #[test]
@@ -253,8 +253,14 @@ fn a_launch_that_loads_code_first_is_no_latency() {
     let graph = Graph::new(&machine.trace, &machine.order());
     let segments = walk(&graph, 6, false, machine.trace.work[5].start_ns);
     let loading = segments.iter().find(|s| s.label == Label::Call(6)).unwrap();
-    assert_eq!(loading.end_ns - loading.start_ns, 400_000);
+    // The work started 2 µs after the return, the latency before that is the launch's.
+    assert_eq!(loading.end_ns - loading.start_ns, 400_000 + 2_000 - LATENCY_NS);
     assert_eq!(segments.last().unwrap().label, Label::LaunchLatency(6));
+    // Without the loading the work starts as much earlier.
+    let edits = Edits { call_ns: [(6, CALL_NS)].into(), ..Edits::default() };
+    let replayed = graph.replay(&edits);
+    let start_ns = machine.trace.work[6].start_ns as i64;
+    assert_eq!(replayed.work_start_ns[6], start_ns - 402_000 + (LATENCY_NS + CALL_NS) as i64);
 }
 
 #[test]
