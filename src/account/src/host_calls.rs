@@ -9,6 +9,9 @@ use crate::view::View;
 
 mod kind;
 
+/// Pauses from this time on may end because another thread is done, in nanoseconds.
+const HANDOVER_NS: u64 = 50_000;
+
 pub use kind::{CallKind, Framework};
 
 /// The outermost calls of the window's process.
@@ -43,15 +46,16 @@ pub struct HostCall {
     /// Number of the step within the window, from 0; the number of steps for the following step's
     /// first launch.
     pub step: u32,
-    /// From the end of the thread's previous call to the start of this one, in nanoseconds; 0 for
-    /// the first call of a thread.
+    /// From the end of the thread's previous call to the start of this one, in nanoseconds; if
+    /// another thread worked in that pause, only what follows that one's last call. 0 for the
+    /// first call of a thread.
     pub before_ns: u64,
     /// Nanoseconds of `before_ns` on the critical path.
     pub before_path_ns: u64,
     /// Nanoseconds of the call's own time, and of its return from a wait, on the critical path.
     pub path_ns: u64,
-    /// Nanoseconds of the critical path from the end of the work that it waits for to the start of
-    /// the next work: what the GPU lost by the wait.
+    /// Nanoseconds of the critical path from the end of the work that it waits for until the next
+    /// work is launched: what the GPU lost by the wait.
     pub after_wait_ns: u64,
     /// The first work that it launched (index into the trace's work), if any is in the window.
     pub work: Option<u32>,
@@ -112,7 +116,7 @@ impl HostCalls {
                 launched.entry(call).or_insert((at, 0)).1 += 1;
             }
         }
-        let call_path = call_path(view);
+        let call_path = call_path(view, &launched);
         let listed = view.trace.calls.get(first as usize..=last as usize).unwrap_or_default();
         let mut open: BTreeMap<u64, usize> = BTreeMap::new();
         for (call, at) in listed.iter().zip(first..) {
@@ -132,7 +136,17 @@ impl HostCalls {
                 continue;
             }
             let previous = open.get(&call.thread).and_then(|pos| found.all.get(*pos));
-            let before_ns = previous.map_or(0, |p| call.start_ns.saturating_sub(p.end_ns));
+            let before_ns = previous.map_or(0, |previous| {
+                let pause_ns = call.start_ns.saturating_sub(previous.end_ns);
+                after_handover_ns(&found.all, &open, call, pause_ns)
+            });
+            let kind = CallKind::of(view.call_name(call));
+            // Also an asynchronous copy to pageable memory holds the host.
+            let work_of_call = work.and_then(|work| view.trace.work.get(work as usize));
+            let is_held = kind == CallKind::Copy
+                && work_of_call.is_some_and(|work| {
+                    work.pageable == Some(true) && view.name(work).starts_with("DtoH")
+                });
             let path = call_path.get(&at).copied().unwrap_or_default();
             let step = starts.partition_point(|start| *start <= at).saturating_sub(1);
             open.insert(call.thread, found.all.len());
@@ -142,8 +156,8 @@ impl HostCalls {
                 end_ns,
                 thread: call.thread,
                 name: call.name,
-                kind: CallKind::of(view.call_name(call)),
-                waits: call.waits,
+                kind,
+                waits: call.waits || is_held,
                 step: u32::try_from(step).unwrap_or(u32::MAX),
                 before_ns,
                 before_path_ns: path.before_ns,
@@ -211,6 +225,24 @@ impl HostCalls {
     }
 }
 
+/// What is left of a pause of a thread after the last call of another thread in it: nothing of the
+/// pause before is the thread's own time, if the other one was busy in its second half.
+fn after_handover_ns(
+    calls: &[HostCall],
+    last_of_threads: &BTreeMap<u64, usize>,
+    call: &CallEvent,
+    pause_ns: u64,
+) -> u64 {
+    if pause_ns < HANDOVER_NS {
+        return pause_ns;
+    }
+    let others = last_of_threads.iter().filter(|(thread, _)| **thread != call.thread);
+    let others = others.filter_map(|(_, pos)| calls.get(*pos));
+    let ended = others.filter(|other| other.end_ns <= call.start_ns);
+    let rest = ended.map(|other| call.start_ns - other.end_ns).min();
+    rest.filter(|rest| *rest <= pause_ns / 2).unwrap_or(pause_ns)
+}
+
 /// The middle of `values`; 0 if there are none.
 pub fn median(mut values: Vec<u64>) -> u64 {
     let middle = values.len() / 2;
@@ -242,7 +274,7 @@ struct CallPath {
     after_wait_ns: u64,
 }
 
-fn call_path(view: &View<'_>) -> HashMap<u32, CallPath> {
+fn call_path(view: &View<'_>, launched: &HashMap<u32, (u32, u32)>) -> HashMap<u32, CallPath> {
     let mut paths: HashMap<u32, CallPath> = HashMap::new();
     // The wait after which no work has started yet.
     let mut waited = None;
@@ -260,6 +292,13 @@ fn call_path(view: &View<'_>) -> HashMap<u32, CallPath> {
         }
         if let Some(wait) = waited {
             paths.entry(wait).or_default().after_wait_ns += ns;
+        }
+        // The host may stay on the path for long; the wait's loss ends with the next launch.
+        if let Label::Call(at) | Label::WaitReturn(at) = segment.label
+            && launched.contains_key(&at)
+            && waited != Some(at)
+        {
+            waited = None;
         }
     }
     paths

@@ -5,8 +5,8 @@
 //! their time on the critical path (the reference's causes 39, 41). `cudaFree` waits for the device
 //! beside; locking 16 MB takes milliseconds. `cudaMallocAsync` is cheap, unless its pool gives its
 //! memory back to the driver at each synchronisation (release threshold 0). With memory that stays
-//! nothing is left of these calls; at least, 30 % of their time stays (a pool of one's own, first
-//! touches of new pages).
+//! nothing is left of these calls; at least, 15 % of their time stays (a pool of one's own takes
+//! some).
 
 use super::common::{is_small, part, per_step, recurs, remove_wait, sum};
 use super::{Found, words};
@@ -126,7 +126,7 @@ fn found(
     for call in calls {
         remove_wait(&mut most, call.at);
         least.no_wait.insert(call.at);
-        least.call_ns.insert(call.at, part(call.duration_ns(), 0.3));
+        least.call_ns.insert(call.at, part(call.duration_ns(), 0.15));
     }
     let costly = calls.iter().max_by_key(|call| call.path_ns)?;
     Some(Found {

@@ -1,15 +1,17 @@
 //! A wait for the size of a selection.
 //!
 //! Signature: a kernel of CUB's select or scan, of `nonzero`, `unique` or a masked index among the
-//! last four before a small copy to the host and its wait, in each step: the host must know how
+//! last eight before a small copy to the host and its wait, in each step: the host must know how
 //! many elements were selected before it can launch what works on them (the reference's cause 2).
-//! With a fixed size (`where` with a neutral value) nothing is counted and nobody waits. At least
-//! only the wait goes, and one read of several remains; at most the kernels that count go too.
+//! With a fixed size (`where` with a neutral value) nothing is counted and nobody waits: the waits
+//! and the kernels that count go. At least the kernel that gathers the selection stays, since the
+//! masked form reads as much; at most it goes too, fused into what follows.
 
-use super::common::{is_small, per_step, recurs};
+use super::common::{is_small, per_step, recurs, remove_work};
 use super::reads::{ValueRead, value_reads};
 use super::{Found, value_read, words};
-use crate::host_calls::{Framework, HostCall};
+use crate::edits::Edits;
+use crate::host_calls::{CallKind, Framework, HostCall};
 use crate::view::View;
 
 /// See [`super::CAUSES`].
@@ -33,10 +35,20 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     }
     let name = counting.first().and_then(|at| view.trace.work.get(*at as usize));
     let name = name.map_or(String::new(), |work| words::short_name(view.name(work)));
-    let (least, mut most) = value_read::edits_of(view, &reads);
+    let (mut least, mut most) = (Edits::default(), Edits::default());
+    for read in &reads {
+        value_read::remove_read(view, &mut least, read);
+        value_read::remove_read(view, &mut most, read);
+    }
     for at in &counting {
         if let Some(work) = view.trace.work.get(*at as usize) {
-            super::common::remove_work(&mut most, *at, work);
+            remove_work(&mut least, *at, work);
+            remove_work(&mut most, *at, work);
+        }
+    }
+    for at in kernels_after(view, &waits) {
+        if let Some(work) = view.trace.work.get(at as usize) {
+            remove_work(&mut most, at, work);
         }
     }
     Some(Found {
@@ -56,6 +68,17 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         decides: None,
         is_bound: false,
     })
+}
+
+/// The first kernel that the thread of each wait launches after it: the one that gathers.
+fn kernels_after(view: &View<'_>, waits: &[&HostCall]) -> Vec<u32> {
+    let calls = &view.host().all;
+    let next = waits.iter().filter_map(|wait| {
+        let from = calls.partition_point(|call| call.at <= wait.at);
+        let mut later = calls.get(from..)?.iter().filter(|call| call.thread == wait.thread);
+        later.by_ref().take(20).find(|call| call.kind == CallKind::Launch)?.work
+    });
+    next.collect()
 }
 
 fn hint(framework: Framework) -> &'static str {

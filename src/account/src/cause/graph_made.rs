@@ -15,6 +15,9 @@ use crate::edits::Edits;
 use crate::host_calls::{CallKind, Framework, HostCall};
 use crate::view::View;
 
+/// Launches between the preparation of a capture and its begin, at most.
+const MOST_LAUNCHES_IN_PREPARATION: usize = 4;
+
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let threads = view.host().threads();
@@ -101,7 +104,7 @@ fn making_parts(thread: &[&HostCall]) -> Vec<std::ops::Range<usize>> {
         }
         let from = parts.last().map_or(0, |part| part.end);
         let before = thread.get(from..pos).unwrap_or_default();
-        let prepared = before.iter().rev().take_while(|call| is_around(call)).count();
+        let prepared = prepared_length(before);
         let rest = thread.get(pos..).unwrap_or_default();
         let length = rest.iter().take_while(|call| {
             is_around(call) || (call.kind == CallKind::Launch && call.work.is_none())
@@ -117,6 +120,24 @@ fn making_parts(thread: &[&HostCall]) -> Vec<std::ops::Range<usize>> {
             || calls.iter().filter(|call| call.kind == CallKind::GraphMake).count() >= 2
     });
     parts
+}
+
+/// Number of calls right before a capture that prepare it: back to the first wait or allocation of
+/// which only a few launches (of random numbers' state, say) are between it and the capture.
+fn prepared_length(before: &[&HostCall]) -> usize {
+    let (mut length, mut launches) = (0, 0);
+    for (number, call) in before.iter().rev().enumerate() {
+        if !is_around(call) {
+            launches += 1;
+            let is_kernel = call.kind == CallKind::Launch;
+            if !is_kernel || launches > MOST_LAUNCHES_IN_PREPARATION {
+                break;
+            }
+        } else if launches == 0 || call.kind.is_allocation() || call.kind == CallKind::Wait {
+            length = number + 1;
+        }
+    }
+    length
 }
 
 /// Calls that prepare a capture or belong to it and launch nothing on the GPU.

@@ -7,7 +7,7 @@ use crate::host_calls::{CallKind, HostCall};
 use crate::view::View;
 
 /// Kernels before a read among which one of a compaction is looked for.
-const KERNELS_BEFORE: usize = 4;
+const KERNELS_BEFORE: usize = 8;
 
 /// A read of the host.
 pub(super) struct ValueRead<'v> {

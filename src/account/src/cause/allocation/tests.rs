@@ -13,7 +13,7 @@ fn allocation_in_the_loop_is_found() {
     assert!(found.hint.contains("allocate once before the loop"));
     // The first call of the window's calls is a launch: the first allocation came before.
     assert!(found.most.call_ns.values().all(|ns| *ns == 0));
-    assert_eq!(found.least.call_ns.values().max(), Some(&45_000));
+    assert_eq!(found.least.call_ns.values().max(), Some(&22_500));
     assert!(window.look(find_page_locking).is_none());
 }
 
