@@ -1,38 +1,63 @@
 //! The causes of slow steps: each finds its signature and says what would remove it.
 
-#[cfg(test)]
-pub(crate) mod test_view;
-
-use crate::edits::Edits;
-use crate::view::View;
-
 mod allocation;
+mod attention_backend;
+mod attention_mask;
+mod autotuning;
+mod awkward_alignment;
+mod awkward_fft;
+mod casts;
 mod common;
 mod communication;
 mod compaction;
+mod conv_layout;
 mod copy_in_stream;
 mod default_stream;
+mod dominant_kernel;
+mod double_precision;
+mod dropout;
+mod eager_loss;
+mod eager_norm;
+mod element_wise_chain;
+mod fp32_products;
+mod gradient_fills;
 mod graph_made;
+mod growing_copies;
 mod host_pause;
 mod host_per_launch;
+mod index_duplicates;
+mod jax_random;
 mod launch_bound;
 mod launches;
+mod layout_copies;
 mod loading;
 mod made_on_host;
+mod mask_compaction;
 mod needless_wait;
 mod pageable;
+mod picked;
 mod polling;
 mod reads;
 mod reads_in_row;
+mod recompute;
 mod slow_steps;
 mod small_copies;
 mod small_kernel_loop;
+mod small_products;
+mod sort_in_step;
 mod stream_waits;
+#[cfg(test)]
+pub(crate) mod test_view;
 mod threads;
 mod through_host;
+mod unfused_optimizer;
 mod unified;
 mod value_read;
 mod words;
+mod written_out_attention;
+
+use crate::edits::Edits;
+use crate::view::View;
 
 /// A cause of slow steps.
 pub struct Cause {
@@ -96,4 +121,29 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "collectives_wait_for_ranks", find: communication::find_waiting },
     Cause { id: "communication_not_hidden", find: communication::find_exposed },
     Cause { id: "slow_steps", find: slow_steps::find },
+    Cause { id: "attention_backend", find: attention_backend::find },
+    Cause { id: "attention_mask", find: attention_mask::find },
+    Cause { id: "autotuning", find: autotuning::find },
+    Cause { id: "awkward_alignment", find: awkward_alignment::find },
+    Cause { id: "awkward_fft", find: awkward_fft::find },
+    Cause { id: "casts", find: casts::find },
+    Cause { id: "conv_layout", find: conv_layout::find },
+    Cause { id: "dominant_kernel", find: dominant_kernel::find },
+    Cause { id: "double_precision", find: double_precision::find },
+    Cause { id: "dropout", find: dropout::find },
+    Cause { id: "eager_cross_entropy", find: eager_loss::find },
+    Cause { id: "eager_norm", find: eager_norm::find },
+    Cause { id: "unfused_element_wise", find: element_wise_chain::find },
+    Cause { id: "fp32_products", find: fp32_products::find },
+    Cause { id: "gradient_fills", find: gradient_fills::find },
+    Cause { id: "growing_copies", find: growing_copies::find },
+    Cause { id: "index_duplicates", find: index_duplicates::find },
+    Cause { id: "jax_random", find: jax_random::find },
+    Cause { id: "layout_copies", find: layout_copies::find },
+    Cause { id: "mask_compaction", find: mask_compaction::find },
+    Cause { id: "recompute", find: recompute::find },
+    Cause { id: "small_products", find: small_products::find },
+    Cause { id: "sort_in_step", find: sort_in_step::find },
+    Cause { id: "unfused_optimizer", find: unfused_optimizer::find },
+    Cause { id: "written_out_attention", find: written_out_attention::find },
 ];

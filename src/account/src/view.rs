@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 
 use rgpu_model::Trace;
 use rgpu_model::account::AccountCause;
-use rgpu_model::trace::{CallEvent, TraceWork};
+use rgpu_model::trace::{CallEvent, TraceWork, TraceWorkKind};
 
-use crate::class;
+use crate::class::{self, KernelFamily};
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
 use crate::host_calls::HostCalls;
@@ -29,6 +29,8 @@ pub struct View<'t> {
     classes: Vec<AccountCause>,
     /// The host's calls, computed when first asked for.
     host: OnceLock<HostCalls>,
+    /// Author by index of a name.
+    families: Vec<KernelFamily>,
 }
 
 impl<'t> View<'t> {
@@ -40,8 +42,9 @@ impl<'t> View<'t> {
         graph: &'t Graph<'t>,
         path: &'t [Segment],
     ) -> View<'t> {
-        let classes = trace.names.iter().map(|name| class::of_kernel(name)).collect();
-        View { trace, facts, steps, graph, path, classes, host: OnceLock::new() }
+        let names = trace.names.iter().map(|name| class::class_and_family(name));
+        let (classes, families) = names.unzip();
+        View { trace, facts, steps, graph, path, classes, families, host: OnceLock::new() }
     }
 
     /// The steps of the window.
@@ -68,11 +71,22 @@ impl<'t> View<'t> {
     /// The class of a piece of work.
     pub fn class(&self, work: &TraceWork) -> AccountCause {
         match work.kind {
-            rgpu_model::trace::TraceWorkKind::Kernel => {
+            TraceWorkKind::Kernel => {
                 self.classes.get(work.name as usize).cloned().unwrap_or_default()
             }
             _ => class::of_work(self.trace, work),
         }
+    }
+
+    /// Who wrote a kernel; the default for other work.
+    pub fn family(&self, work: &TraceWork) -> KernelFamily {
+        let known = self.families.get(work.name as usize).copied();
+        known.filter(|_| work.kind == TraceWorkKind::Kernel).unwrap_or_default()
+    }
+
+    /// Whether the window has a kernel of this author.
+    pub fn has_family(&self, family: KernelFamily) -> bool {
+        self.work().any(|(_, work)| self.family(work) == family)
     }
 
     /// The calls of the window's process from the window's first launch to its last, as indexes

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use rgpu_model::Trace;
 use rgpu_model::trace::{CallEvent, TraceWork, TraceWorkKind};
 
-use super::{Cause, Found};
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
 use crate::path;
@@ -123,18 +122,11 @@ impl StepScript {
     ) -> StepScript {
         let work = TraceWork {
             kind,
-            name: 0,
-            start_ns: 0,
             duration_ns: ns(us),
-            device: 0,
             stream: self.stream,
             bytes,
             pageable,
-            call: None,
-            launch: None,
-            regions: Vec::new(),
-            rank: None,
-            shape: None,
+            ..TraceWork::default()
         };
         let (call, name, thread) = (call.to_owned(), name.to_owned(), self.thread);
         self.items.push(Item::Work { call, call_ns: CALL_NS, waits, work, name, thread });
@@ -263,11 +255,6 @@ impl TestWindow {
         at(&View::new(&self.trace, &self.facts, &self.steps, &graph, &path))
     }
 
-    /// What a cause finds.
-    pub(crate) fn find(&self, cause: &Cause) -> Option<Found> {
-        self.look(|view| (cause.find)(view))
-    }
-
     /// Nanoseconds of the window's work that the edits take away, per step of the window.
     pub(crate) fn removed_ns(&self, edits: &crate::edits::Edits) -> f64 {
         let removed = edits
@@ -276,4 +263,21 @@ impl TestWindow {
             .map(|(at, ns)| self.trace.work[*at as usize].duration_ns as f64 - *ns as f64);
         removed.sum::<f64>() / self.steps.window.len().max(1) as f64
     }
+}
+
+/// Names of kernels as libraries write them.
+pub(crate) mod names {
+    pub(crate) const PRODUCT: &str = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN";
+    pub(crate) const CONVOLUTION: &str = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_warpgroupsize1x1x1_g1_execute_segment_k_off_kernel__5x_cudnn";
+    pub(crate) const FLASH: &str = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_0";
+    pub(crate) const FLASH_BACKWARD: &str = "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0";
+    pub(crate) const ADD: &str = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>, std::array<char *, (unsigned long)3>>(int, T2, T3)";
+    pub(crate) const MUL: &str = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float>>, std::array<char *, (unsigned long)3>>(int, T2, T3)";
+    pub(crate) const FILL: &str = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<float>, std::array<char *, (unsigned long)1>>(int, T2, T3)";
+    pub(crate) const CAST: &str = "void at::native::vectorized_elementwise_kernel<(int)8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float) (instance 1)], std::array<char *, (unsigned long)2>>(int, T2, T3)";
+    pub(crate) const COPY: &str = "void at::native::elementwise_kernel<(int)128, (int)2, void at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda() (instance 3)]>(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int, T3)";
+    pub(crate) const CAT: &str = "void at::native::<unnamed>::CatArrayBatchedCopy<at::native::<unnamed>::OpaqueType<(unsigned int)2>, unsigned int, (int)4, (int)64, (int)64>(T1 *)";
+    pub(crate) const SOFTMAX: &str = "void <unnamed>::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, (int)10, (bool)0, (bool)0>(T2 *, const T1 *, int)";
+    pub(crate) const SOFTMAX_BACKWARD: &str = "void <unnamed>::softmax_warp_backward<c10::BFloat16, c10::BFloat16, float, (int)10, (bool)0, (bool)0>(T2 *, const T1 *, int)";
+    pub(crate) const MEAN: &str = "void at::native::reduce_kernel<(int)512, (int)1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float>, unsigned int, float, (int)4, (int)4>>(T3)";
 }

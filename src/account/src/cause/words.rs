@@ -60,12 +60,28 @@ pub(super) fn times(number: usize, view: &View<'_>) -> String {
     if count == "1" { "once a step".to_owned() } else { format!("{count} times a step") }
 }
 
-/// The name of a kernel without its types and arguments, at most 60 characters.
+/// Columns of a kernel's name in a text.
+const MAX_NAME_COLUMNS: usize = 60;
+
+/// A kernel's name for a text: torch's functor in place of its template, else the name without its
+/// namespace, arguments and parameters.
 pub(super) fn short_name(name: &str) -> String {
-    let name = name.strip_prefix("void ").unwrap_or(name);
-    let end = name.find(['<', '(']).filter(|end| *end > 0).unwrap_or(name.len());
-    let name: String = name.get(..end).unwrap_or(name).chars().take(60).collect();
-    name.trim().to_owned()
+    const SKIPPED: &[&str] =
+        &["memory::", "templates::", "OpaqueType", "MultiTensor", "TensorList"];
+    let functor = name.split("at::native::").skip(1).filter(|part| {
+        let part = part.trim_start_matches("<unnamed>::");
+        !SKIPPED.iter().any(|skipped| part.starts_with(skipped))
+    });
+    let own = match functor.last() {
+        Some(part) => {
+            part.trim_start_matches("<unnamed>::").trim_start_matches("(anonymous namespace)::")
+        }
+        None => name.trim_start_matches("void ").trim_start_matches("<unnamed>::"),
+    };
+    let end = own.find(['<', '(', ',', '>']).filter(|at| *at > 0).unwrap_or(own.len());
+    let path = own.get(..end).unwrap_or(own);
+    let last = path.rsplit("::").find(|part| !part.is_empty()).unwrap_or(path);
+    last.trim_end_matches(['_', ' ']).chars().take(MAX_NAME_COLUMNS).collect()
 }
 
 /// Name of a call without its version: `cudaMalloc_v3020` is `cudaMalloc`.
@@ -117,8 +133,10 @@ mod tests {
 
     #[test]
     fn names_lose_types_and_versions() {
-        assert_eq!(short_name("void at::native::add<float>(int, float)"), "at::native::add");
-        assert_eq!(short_name("(anonymous namespace)::f"), "(anonymous namespace)::f");
+        assert_eq!(short_name("void at::native::add<float>(int, float)"), "add");
+        assert_eq!(short_name("(anonymous namespace)::f"), "f");
+        let copy = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(X)::[lambda()], at::native::memory::LoadWithCast<(int)1>>(int)";
+        assert_eq!(short_name(copy), "direct_copy_kernel_cuda");
         assert_eq!(call_name("cudaMalloc_v3020"), "cudaMalloc");
         assert_eq!(call_name("my_vector"), "my_vector");
     }

@@ -93,6 +93,7 @@ pub(super) fn nvidia(words: &KernelWords) -> Option<AccountCause> {
                 "implicitgemm",
                 "implicit_convolve",
                 "precomputed_convolve",
+                "convolve_common_engine",
                 "fprop",
                 "dgrad",
                 "wgrad",
@@ -104,7 +105,7 @@ pub(super) fn nvidia(words: &KernelWords) -> Option<AccountCause> {
         ),
         (AccountCause::Random, &["curand"]),
         (AccountCause::MatrixProduct, &["nvjet", "_xmma_", "cublas", "sgemm_largek", "magma_"]),
-        (AccountCause::MatrixProduct, &["sgemm_32x32x32", "gemmsn_", "gemmk1_", "gemv2"]),
+        (AccountCause::MatrixProduct, &["sgemm_32x32x32", "gemmsn_", "gemmk1_", "gemv2", "gemvx"]),
     ];
     const GENERATIONS: &[&str] =
         &["maxwell_", "pascal_", "volta_", "turing_", "ampere_", "hopper_", "blackwell_"];

@@ -170,21 +170,8 @@ fn copies_are_told_by_kind_and_memory() {
         ("unified HtoD", None, C::CopyUnified),
     ] {
         trace.names = vec![name.to_owned()];
-        let work = TraceWork {
-            kind: TraceWorkKind::Copy,
-            name: 0,
-            start_ns: 0,
-            duration_ns: 1,
-            device: 0,
-            stream: 0,
-            bytes: Some(1),
-            pageable,
-            call: None,
-            launch: None,
-            regions: Vec::new(),
-            rank: None,
-            shape: None,
-        };
+        let kind = TraceWorkKind::Copy;
+        let work = TraceWork { kind, bytes: Some(1), pageable, ..TraceWork::default() };
         assert_eq!(of_work(&trace, &work), class, "{name}");
         assert_eq!(of_work(&trace, &TraceWork { name: 9, ..work }), C::CopyDevice);
     }

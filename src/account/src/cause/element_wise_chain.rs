@@ -1,0 +1,123 @@
+//! Element-wise operators one after the other, each a kernel that reads and writes whole tensors.
+//!
+//! The signature is a run of at least two element-wise kernels of torch or CuPy in a stream, with
+//! casts, fills and random numbers between. A fused kernel reads each input once and writes one
+//! result. Sizes are not in the trace, so the gain lies between two cases: each operator has a new
+//! input besides the last result (k kernels of 3 passes become k + 2 passes), or none (2k passes
+//! become 2). The fused kernel takes at least most of what the longest of them takes. The launches
+//! but one go, too. An optimizer's chain is told by its own cause.
+
+use rgpu_model::account::AccountCause;
+use rgpu_model::trace::{TraceWork, TraceWorkKind};
+
+use super::picked::{Changes, Framework, Picked, duration, lanes, runs};
+use super::{Found, unfused_optimizer};
+use crate::class::KernelFamily;
+use crate::edits::Edits;
+use crate::view::View;
+
+/// A smaller part of a step is usual in any program.
+const MIN_SHARE: f64 = 0.03;
+
+/// See [`super::CAUSES`].
+pub(super) fn find(view: &View<'_>) -> Option<Found> {
+    let optimizer = unfused_optimizer::per_tensor_work(view);
+    let mut chains: Vec<Vec<u32>> = Vec::new();
+    for lane in &lanes(view) {
+        for run in runs(lane, 2, |work| can_fuse(view, work)) {
+            let outside: Vec<u32> =
+                run.iter().map(|(at, _)| *at).filter(|at| !optimizer.contains(at)).collect();
+            let computes = outside.iter().filter(|at| {
+                let work = view.trace.work.get(**at as usize);
+                work.is_some_and(|work| view.class(work) == AccountCause::ElementWise)
+            });
+            if outside.len() == run.len() && computes.count() >= 2 {
+                chains.push(outside);
+            }
+        }
+    }
+    let kernels = Picked::new(view, chains.concat());
+    if kernels.share() < MIN_SHARE {
+        return None;
+    }
+    let changes = Changes::new(view);
+    let edits = |is_most: bool| {
+        let mut edits = Edits::default();
+        for chain in &chains {
+            changes.fuse(&mut edits, chain, fused_ns(view, chain, is_most));
+        }
+        edits
+    };
+    let hint = match Framework::of(view) {
+        Framework::Cupy => {
+            "`@cupy.fuse()` above the function, or one `cupy.ElementwiseKernel`; where a sum \
+             follows, `cupy.ReductionKernel`"
+        }
+        _ => {
+            "`model = torch.compile(model)`, or `@torch.compile` above the function with these \
+              operators"
+        }
+    };
+    let (count, length) = (chains.len() as f64, kernels.at.len() as f64);
+    Some(Found {
+        change: "fuse element-wise operators".to_owned(),
+        text: format!(
+            "element-wise kernels in {:.0} chains a step of {:.1} kernels each take {}",
+            count / view.step_count(),
+            length / count.max(1.0),
+            kernels.words()
+        ),
+        hint: hint.to_owned(),
+        least: edits(false),
+        most: edits(true),
+        work: kernels.at.clone(),
+        ..Found::default()
+    })
+}
+
+/// Whether a kernel can be a part of a fused element-wise one.
+fn can_fuse(view: &View<'_>, work: &TraceWork) -> bool {
+    let of_framework = matches!(view.family(work), KernelFamily::Torch | KernelFamily::Cupy);
+    let class = view.class(work);
+    let fits = matches!(
+        class,
+        AccountCause::ElementWise | AccountCause::Cast | AccountCause::Fill | AccountCause::Random
+    );
+    work.kind == TraceWorkKind::Kernel && of_framework && fits
+}
+
+/// What the fused kernel takes in a chain's place, in nanoseconds.
+fn fused_ns(view: &View<'_>, chain: &[u32], is_most: bool) -> f64 {
+    let times = chain.iter().map(|at| duration(view, *at));
+    let (sum, longest) = times.fold((0.0, 0.0), |(s, m): (f64, f64), t| (s + t, m.max(t)));
+    let count = chain.len().max(1) as f64;
+    if is_most {
+        (sum / count).max(longest * 0.7)
+    } else {
+        (sum * (count + 2.0) / (3.0 * count)).max(longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_view::{StepScript, names};
+    use super::*;
+
+    #[test]
+    fn a_chain_is_found_and_a_single_kernel_is_not() {
+        let fault = StepScript::new()
+            .kernel(names::PRODUCT, 100.0)
+            .kernels(2, names::MUL, 30.0)
+            .kernels(2, names::ADD, 30.0)
+            .play(3);
+        let found = fault.look(find).unwrap();
+        assert_eq!(found.work.len(), 2 * 4);
+        // One kernel of 30 µs, or six passes of twelve.
+        assert!((fault.removed_ns(&found.most) - 90_000.0).abs() < 10.0);
+        assert!((fault.removed_ns(&found.least) - 60_000.0).abs() < 10.0);
+        let single = StepScript::new().kernel(names::PRODUCT, 100.0).kernel(names::ADD, 30.0);
+        assert!(single.kernel(names::PRODUCT, 9.0).play(3).look(find).is_none());
+        let compiled = StepScript::new().kernels(4, "triton_poi_fused_add_mul_3", 30.0);
+        assert!(compiled.play(3).look(find).is_none());
+    }
+}

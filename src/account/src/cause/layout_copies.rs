@@ -1,0 +1,79 @@
+//! Copies within the GPU that change the layout, or nothing: `contiguous`, `permute` with a kernel
+//! that wants its input dense, concatenations, and plain copies of arrays.
+//!
+//! The signature is the class of the kernels (a copy functor without a cast, `CatArrayBatchedCopy`,
+//! `cupy_copy` of one type, a transpose) and copies of the kind DtoD. Each reads and writes all its
+//! bytes. Not every one can go: an operator may need its input dense. So the lower end keeps most
+//! of them, and the upper end is a bound. Conversions for convolutions and copies that grow from
+//! step to step are told by causes of their own.
+
+use rgpu_model::account::AccountCause;
+
+use super::picked::{Changes, Framework, Picked, has_name, names_that};
+use super::{Found, conv_layout, growing_copies};
+use crate::view::View;
+
+/// The part of the copies that is left at the lower end.
+const KEPT_SHARE: f64 = 0.7;
+
+/// See [`super::CAUSES`].
+pub(super) fn find(view: &View<'_>) -> Option<Found> {
+    let others = names_that(view, conv_layout::is_conversion);
+    let growing = growing_copies::growing_names(view);
+    let copies = Picked::find(view, |work| {
+        matches!(view.class(work), AccountCause::Layout | AccountCause::CopyDevice)
+            && !has_name(&others, work)
+            && !growing.contains(&work.name)
+    });
+    if !copies.matters() {
+        return None;
+    }
+    let hint = match Framework::of(view) {
+        Framework::Torch => {
+            "find the `.contiguous()`, `.clone()`, `torch.cat` or `permute` before these kernels: \
+             choose the order of dimensions that the next operator reads, write parts into one \
+             tensor made before (`out=`), or let `torch.compile` fuse the copy into its reader"
+        }
+        Framework::Jax => {
+            "choose the order of dimensions that the products read, so that XLA needs no transpose, \
+             and donate buffers that the step replaces (`jax.jit(step, donate_argnums=0)`)"
+        }
+        Framework::Cupy => {
+            "use views in place of `.copy()` and `cp.ascontiguousarray`, and write with `out=`"
+        }
+        Framework::Plain => {
+            "exchange pointers in place of copying, or let the next kernel read strides"
+        }
+    };
+    let changes = Changes::new(view);
+    Some(Found {
+        change: "copy less within the GPU".to_owned(),
+        text: format!("copies and changes of layout within the GPU take {}", copies.words()),
+        hint: hint.to_owned(),
+        least: changes.scaled(&copies.at, KEPT_SHARE),
+        most: changes.without(&copies.at, 0.5),
+        work: copies.at,
+        is_bound: true,
+        ..Found::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_view::{StepScript, names};
+    use super::*;
+
+    #[test]
+    fn copies_between_products_are_found() {
+        let step = |us| StepScript::new().kernel(names::COPY, us).kernel(names::PRODUCT, 100.0);
+        let window = step(30.0).play(3);
+        let found = window.look(find).unwrap();
+        assert!(found.is_bound);
+        assert!((window.removed_ns(&found.most) - 30_000.0).abs() < 1.0);
+        assert!((window.removed_ns(&found.least) - 9_000.0).abs() < 1.0);
+        assert!(step(0.5).play(3).look(find).is_none());
+        let dense =
+            StepScript::new().copy("DtoD", 1 << 26, 40.0, None).kernel("mine", 50.0).play(3);
+        assert!(dense.look(find).unwrap().hint.contains("pointers"));
+    }
+}
