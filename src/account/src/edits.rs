@@ -25,6 +25,8 @@ pub struct Edits {
     /// Work whose launch comes from a CUDA graph: it starts right after its predecessor, whatever
     /// its own call says. The calls are removed with `call_ns` and `host_before_ns`.
     pub in_graph: BTreeSet<u32>,
+    /// Nanoseconds that the profiler adds to each call of the host, which are taken out.
+    pub tool_ns: u64,
 }
 
 impl Edits {
@@ -42,6 +44,7 @@ impl Edits {
         self.own_stream.extend(&other.own_stream);
         self.no_event.extend(&other.no_event);
         self.in_graph.extend(&other.in_graph);
+        self.tool_ns = self.tool_ns.max(other.tool_ns);
     }
 
     /// Whether nothing is changed.

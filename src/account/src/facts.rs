@@ -15,4 +15,7 @@ pub struct GpuFacts {
     pub tf32_flops: Option<f64>,
     /// BF16 and FP16 products on tensor cores, dense.
     pub bf16_flops: Option<f64>,
+    /// Nanoseconds that the profiler adds to each call of the host: least and most. `None` if
+    /// it adds none that is known.
+    pub tool_ns: Option<(u64, u64)>,
 }

@@ -123,8 +123,7 @@ fn account_of_steps(
     let path = path::walk(&graph, end, false, first.start_ns);
     let count = shown.len() as f64;
     account.parts = path::parts(&graph, &path, count);
-    let replays = Replays { graph: &graph, boundaries: &boundaries };
-    let Some(base_ns) = replays.step_ns(&Edits::default()) else {
+    let Some(base_ns) = graph.replay(&Edits::default()).step_ns(&boundaries) else {
         account.no_gains = Some("the steps could not be replayed".to_owned());
         return Vec::new();
     };
@@ -140,16 +139,21 @@ fn account_of_steps(
         ));
         return Vec::new();
     }
+    let (least_ns, most_ns) = facts.tool_ns.unwrap_or((0, 0));
+    let Some(replays) = Replays::new(&graph, &boundaries, [least_ns, most_ns]) else {
+        account.no_gains = Some("the steps could not be replayed".to_owned());
+        return Vec::new();
+    };
     let view = View::new(trace, facts, steps, &graph, &path);
     let mut gains: Vec<Gain<'_>> = CAUSES
         .iter()
-        .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &replays, base_ns)))
+        .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &replays)))
         .collect();
-    gains.retain(|gain| gain.found.least.is_empty() || gain.high_ns >= LEAST_SHARE * base_ns);
-    gains.sort_by(|a, b| b.middle_ns().total_cmp(&a.middle_ns()));
-    drop_told(&mut gains, &replays, base_ns);
+    gains.retain(|gain| gain.found.most.is_empty() || gain.high >= LEAST_SHARE);
+    gains.sort_by(|a, b| b.middle().total_cmp(&a.middle()));
+    drop_told(&mut gains, &replays);
     account.together = together(&gains, &replays);
-    gains.iter().map(|gain| gain.finding(&view, base_ns)).collect()
+    gains.iter().map(|gain| gain.finding(&view, &replays)).collect()
 }
 
 /// The recorded time of a step by the measure of [`Replayed::step_ns`](crate::graph::Replayed):
@@ -175,57 +179,84 @@ fn recorded_step_ns(
     Some(ns as f64 / (steps - steps / 2) as f64).filter(|ns| *ns > 0.0)
 }
 
-/// Replays of one window.
+/// Replays of one window: with the least and with the most time of the profiler taken out.
 struct Replays<'g> {
     graph: &'g Graph<'g>,
     boundaries: &'g [u32],
+    /// For each time of the profiler a call, in nanoseconds: the time of an unchanged step.
+    bases: [(u64, f64); 2],
 }
 
-impl Replays<'_> {
+impl<'g> Replays<'g> {
+    /// `None` if the steps have no length.
+    fn new(graph: &'g Graph<'g>, boundaries: &'g [u32], tool_ns: [u64; 2]) -> Option<Replays<'g>> {
+        let mut replays = Replays { graph, boundaries, bases: tool_ns.map(|ns| (ns, 0.0)) };
+        let unchanged_ns = |tool_ns| replays.step_ns(&Edits::default(), tool_ns);
+        let steps = tool_ns.map(|tool_ns| unchanged_ns(tool_ns).filter(|ns| *ns > 0.0));
+        for (base, step_ns) in replays.bases.iter_mut().zip(steps) {
+            base.1 = step_ns?;
+        }
+        Some(replays)
+    }
+
     /// The steady time of a step after `edits`, in nanoseconds.
-    fn step_ns(&self, edits: &Edits) -> Option<f64> {
-        self.graph.replay(edits).step_ns(self.boundaries)
+    fn step_ns(&self, edits: &Edits, tool_ns: u64) -> Option<f64> {
+        let mut all = edits.clone();
+        all.tool_ns = tool_ns;
+        self.graph.replay(&all).step_ns(self.boundaries)
     }
 
-    /// What `edits` give back, in nanoseconds a step.
-    fn gain_ns(&self, edits: &Edits, base_ns: f64) -> f64 {
-        let after = if edits.is_empty() { None } else { self.step_ns(edits) };
-        after.map_or(0.0, |after| (base_ns - after).clamp(0.0, base_ns))
+    /// Time of an unchanged step in nanoseconds, in the middle of what is known.
+    fn base_ns(&self) -> f64 {
+        let [(_, first), (_, second)] = self.bases;
+        (first + second) / 2.0
+    }
+
+    /// The least and the most part of a step that `edits` give back, 0 to 1.
+    fn gains(&self, edits: &Edits) -> (f64, f64) {
+        if edits.is_empty() {
+            return (0.0, 0.0);
+        }
+        let gain = |(tool_ns, base_ns): &(u64, f64)| {
+            let after_ns = self.step_ns(edits, *tool_ns).unwrap_or(*base_ns);
+            (1.0 - after_ns / base_ns).clamp(0.0, 1.0)
+        };
+        let [first, second] = self.bases.each_ref().map(gain);
+        (first.min(second), first.max(second))
     }
 }
 
-/// A cause with what its change gives back.
+/// A cause with what its change gives back: parts of a step, 0 to 1.
 struct Gain<'c> {
     cause: &'c Cause,
     found: Found,
-    low_ns: f64,
-    high_ns: f64,
+    low: f64,
+    high: f64,
 }
 
 impl<'c> Gain<'c> {
-    fn new(cause: &'c Cause, found: Found, replays: &Replays<'_>, base_ns: f64) -> Gain<'c> {
-        let least = replays.gain_ns(&found.least, base_ns);
-        let most = replays.gain_ns(&found.most, base_ns);
-        Gain { cause, low_ns: least.min(most), high_ns: least.max(most), found }
+    fn new(cause: &'c Cause, found: Found, replays: &Replays<'_>) -> Gain<'c> {
+        let (least, most) = (replays.gains(&found.least), replays.gains(&found.most));
+        Gain { cause, low: least.0.min(most.0), high: least.1.max(most.1), found }
     }
 
-    fn middle_ns(&self) -> f64 {
-        (self.low_ns + self.high_ns) / 2.0
+    fn middle(&self) -> f64 {
+        (self.low + self.high) / 2.0
     }
 
-    fn finding(&self, view: &View<'_>, base_ns: f64) -> Finding {
-        let share = self.middle_ns() / base_ns.max(1.0);
-        let (low, high) = (self.low_ns as u64, self.high_ns as u64);
+    fn finding(&self, view: &View<'_>, replays: &Replays<'_>) -> Finding {
+        let base_ns = replays.base_ns();
+        let ns = |share: f64| (share * base_ns) as u64;
         let has_gain = !self.found.most.is_empty();
         let stake = has_gain.then(|| {
             let stake = if self.found.is_bound {
-                PotentialGain::bound(high, GainScope::Step, self.high_ns / base_ns.max(1.0))
+                PotentialGain::bound(ns(self.high), GainScope::Step, self.high)
             } else {
                 PotentialGain {
-                    ns: self.middle_ns() as u64,
-                    low_ns: Some(low),
-                    high_ns: Some(high),
-                    share,
+                    ns: ns(self.middle()),
+                    low_ns: Some(ns(self.low)),
+                    high_ns: Some(ns(self.high)),
+                    share: self.middle(),
                     of: GainScope::Step,
                     kind: GainKind::Replayed,
                     ..PotentialGain::default()
@@ -250,18 +281,18 @@ impl<'c> Gain<'c> {
 }
 
 /// Drops findings whose gain those before them give back already.
-fn drop_told(gains: &mut Vec<Gain<'_>>, replays: &Replays<'_>, base_ns: f64) {
+fn drop_told(gains: &mut Vec<Gain<'_>>, replays: &Replays<'_>) {
     let mut before = Edits::default();
-    let mut before_ns = 0.0;
+    let mut before_share = 0.0;
     gains.retain(|gain| {
         let mut all = before.clone();
         all.add(&gain.found.most);
-        let all_ns = replays.gain_ns(&all, base_ns);
-        let is_new = gain.found.most.is_empty()
-            || all_ns - before_ns >= LEAST_OWN_SHARE * gain.high_ns.max(1.0);
+        let (_, share) = replays.gains(&all);
+        let is_new =
+            gain.found.most.is_empty() || share - before_share >= LEAST_OWN_SHARE * gain.high;
         if is_new {
             before = all;
-            before_ns = all_ns;
+            before_share = share;
         }
         is_new
     });
@@ -269,7 +300,7 @@ fn drop_told(gains: &mut Vec<Gain<'_>>, replays: &Replays<'_>, base_ns: f64) {
 
 /// What a step takes with the first changes together; `None` if there are fewer than two.
 fn together(gains: &[Gain<'_>], replays: &Replays<'_>) -> Option<TogetherGain> {
-    let with_gain = gains.iter().filter(|gain| gain.high_ns > 0.0 && !gain.found.is_bound);
+    let with_gain = gains.iter().filter(|gain| gain.high > 0.0 && !gain.found.is_bound);
     let first: Vec<&Gain<'_>> = with_gain.take(TOGETHER).collect();
     if first.len() < 2 {
         return None;
@@ -279,11 +310,12 @@ fn together(gains: &[Gain<'_>], replays: &Replays<'_>) -> Option<TogetherGain> {
         least.add(&gain.found.least);
         most.add(&gain.found.most);
     }
-    let (high, low) = (replays.step_ns(&least)?, replays.step_ns(&most)?);
+    let (low, high) = (replays.gains(&least).0, replays.gains(&most).1);
+    let left_ns = |share: f64| (replays.base_ns() * (1.0 - share)) as u64;
     Some(TogetherGain {
         findings: first.iter().map(|gain| gain.cause.id.to_owned()).collect(),
-        low_ns: low.min(high).max(0.0) as u64,
-        high_ns: low.max(high).max(0.0) as u64,
+        low_ns: left_ns(high.max(low)),
+        high_ns: left_ns(low.min(high)),
     })
 }
 

@@ -115,9 +115,15 @@ impl CallChange {
     }
 }
 
+/// A profiler adds at most this part of the time that a call, or the host between two, took.
+const MOST_TOOL_SHARE: f64 = 0.7;
+
 /// Edits by position in the graph.
 struct Changes<'g, 't> {
     graph: &'g Graph<'t>,
+    /// Nanoseconds of each call that are the profiler's: the first half within the call, the second
+    /// before the next one.
+    tool_ns: i64,
     /// By position in `works`; empty without edits of work.
     works: Vec<WorkChange>,
     /// By position in `calls`; empty without edits of calls.
@@ -135,6 +141,7 @@ impl<'g, 't> Changes<'g, 't> {
     fn new(graph: &'g Graph<'t>, edits: &Edits) -> Changes<'g, 't> {
         let mut changes = Changes {
             graph,
+            tool_ns: bounded_ns(edits.tool_ns),
             works: Vec::new(),
             calls: Vec::new(),
             own_previous: HashMap::new(),
@@ -281,10 +288,27 @@ impl<'g, 't> Changes<'g, 't> {
         self.calls.get(at as usize).copied().unwrap_or_default()
     }
 
+    /// The recorded time along an edge of the host, without what the profiler added.
+    fn without_tool_ns(&self, edge: &Edge, from_ns: i64) -> i64 {
+        let recorded_ns = edge.recorded_arrival_ns(from_ns);
+        let most_ns = (recorded_ns.saturating_sub(from_ns).max(0) as f64 * MOST_TOOL_SHARE) as i64;
+        recorded_ns - (self.tool_ns / 2).min(most_ns)
+    }
+
+    /// The time after a change that was made of recorded times: no later than without the profiler.
+    fn without_tool(&self, changed_ns: i64, unchanged_ns: i64) -> i64 {
+        if self.tool_ns > 0 { changed_ns.min(unchanged_ns) } else { changed_ns }
+    }
+
     /// When an edge arrives. `None` if an edit drops it.
     fn arrival(&self, times: &[i64], point: &Point, edge: &Edge) -> Option<i64> {
         let from_ns = time_of(times, edge.from);
-        let unchanged_ns = edge.recorded_arrival_ns(from_ns);
+        let is_hosts = matches!(edge.kind, EdgeKind::Thread | EdgeKind::Handover | EdgeKind::Body);
+        let unchanged_ns = if self.tool_ns > 0 && is_hosts {
+            self.without_tool_ns(edge, from_ns)
+        } else {
+            edge.recorded_arrival_ns(from_ns)
+        };
         match point.what {
             PointKind::WorkStart(at) if !self.works.is_empty() || !self.calls.is_empty() => {
                 self.arrival_of_start(times, at, edge, from_ns)
@@ -295,10 +319,11 @@ impl<'g, 't> Changes<'g, 't> {
             }
             PointKind::CallStart(at) if !self.calls.is_empty() => {
                 let Some(host_ns) = self.call(at).host_before_ns else { return Some(unchanged_ns) };
+                let changed_ns = self.without_tool(from_ns.saturating_add(host_ns), unchanged_ns);
                 Some(match edge.kind {
-                    EdgeKind::Handover => from_ns.saturating_add(host_ns),
+                    EdgeKind::Handover => changed_ns,
                     EdgeKind::Thread if self.has_handover(point) => unchanged_ns,
-                    EdgeKind::Thread => from_ns.saturating_add(host_ns),
+                    EdgeKind::Thread => changed_ns,
                     _ => unchanged_ns,
                 })
             }
@@ -306,9 +331,9 @@ impl<'g, 't> Changes<'g, 't> {
                 let change = self.call(at);
                 if edge.kind == EdgeKind::Body {
                     let saved_ns = unchanged_ns.saturating_sub(change.saved_ns).max(from_ns);
-                    return Some(
-                        change.body_ns.map_or(saved_ns, |body_ns| from_ns.saturating_add(body_ns)),
-                    );
+                    let Some(body_ns) = change.body_ns else { return Some(saved_ns) };
+                    let changed_ns = from_ns.saturating_add(body_ns);
+                    return Some(self.without_tool(changed_ns, unchanged_ns));
                 }
                 let is_dropped = change.drops_waits || change.is_removed();
                 (!is_dropped).then_some(unchanged_ns)
