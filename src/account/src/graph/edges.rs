@@ -21,6 +21,12 @@ const MIN_UNEXPLAINED_NS: i64 = 3_000;
 /// Work that waits for another stream starts within this time after that one's work.
 const MAX_EVENT_NS: i64 = 5_000;
 
+/// The same where the start is much later than explained: up to 13 µs were seen.
+const MAX_SLOW_EVENT_NS: i64 = 15_000;
+
+/// A start is much later than explained if it is by this many times what a slow event takes.
+const SLOW_EVENT_TIMES: i64 = 3;
+
 /// Ends of work looked at, back from a start that waited for another stream.
 const MAX_ENDS_LOOKED_AT: usize = 16;
 
@@ -162,8 +168,9 @@ pub(super) fn make(
     edges.list
 }
 
-/// Runs, launches and the order of streams. Returns the work whose start they do not explain.
-fn add_work(edges: &mut Edges<'_>, costs: &Costs) -> Vec<u32> {
+/// Runs, launches and the order of streams. Returns the work whose start they do not explain, and
+/// how many nanoseconds of it.
+fn add_work(edges: &mut Edges<'_>, costs: &Costs) -> Vec<(u32, i64)> {
     let mut unexplained = Vec::new();
     for (at, work) in edges.works.iter().enumerate() {
         let at = position(at);
@@ -171,8 +178,9 @@ fn add_work(edges: &mut Edges<'_>, costs: &Costs) -> Vec<u32> {
         edges.add(start, end, work.duration_ns(), EdgeKind::Run, Label::Work(work.index));
         let mut arrival = add_launch(edges, at, work, costs);
         arrival = arrival.max(add_stream(edges, at, work, costs));
-        if arrival.is_none_or(|arrival| work.start_ns - arrival > MIN_UNEXPLAINED_NS) {
-            unexplained.push(at);
+        let unexplained_ns = arrival.map_or(i64::MAX, |arrival| work.start_ns - arrival);
+        if unexplained_ns > MIN_UNEXPLAINED_NS {
+            unexplained.push((at, unexplained_ns));
         }
     }
     unexplained
@@ -223,15 +231,17 @@ fn find_staging(edges: &Edges<'_>, before: &WorkNode, work: &WorkNode) -> Option
 
 /// Inferred waits for other streams: of the work that ended just before and was launched earlier,
 /// the nearest.
-fn add_events(edges: &mut Edges<'_>, unexplained: &[u32]) {
+fn add_events(edges: &mut Edges<'_>, unexplained: &[(u32, i64)]) {
     let mut ends: Vec<(i64, u32)> =
         edges.works.iter().enumerate().map(|(at, work)| (work.end_ns, position(at))).collect();
     ends.sort_unstable();
-    for at in unexplained {
+    for (at, unexplained_ns) in unexplained {
+        let slow_ns = MAX_SLOW_EVENT_NS.min(unexplained_ns / SLOW_EVENT_TIMES);
+        let most_ns = MAX_EVENT_NS.max(slow_ns);
         let Some(work) = edges.works.get(*at as usize) else { continue };
         let ended = ends.partition_point(|(end_ns, _)| *end_ns <= work.start_ns);
         let before = ends.get(..ended).unwrap_or_default().iter().rev().take(MAX_ENDS_LOOKED_AT);
-        let source = before.take_while(|(end_ns, _)| work.start_ns - end_ns <= MAX_EVENT_NS).find(
+        let source = before.take_while(|(end_ns, _)| work.start_ns - end_ns <= most_ns).find(
             |(_, other)| {
                 edges.works.get(*other as usize).is_some_and(|other| {
                     other.stream != work.stream && other.launch_ns <= work.launch_ns
