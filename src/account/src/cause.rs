@@ -32,7 +32,6 @@ mod launches;
 mod layout_copies;
 mod loading;
 mod made_on_host;
-mod mask_compaction;
 mod needless_wait;
 mod pageable;
 mod picked;
@@ -140,10 +139,12 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "index_duplicates", find: index_duplicates::find },
     Cause { id: "jax_random", find: jax_random::find },
     Cause { id: "layout_copies", find: layout_copies::find },
-    Cause { id: "mask_compaction", find: mask_compaction::find },
     Cause { id: "recompute", find: recompute::find },
     Cause { id: "small_products", find: small_products::find },
     Cause { id: "sort_in_step", find: sort_in_step::find },
     Cause { id: "unfused_optimizer", find: unfused_optimizer::find },
     Cause { id: "written_out_attention", find: written_out_attention::find },
 ];
+
+#[cfg(test)]
+mod tests;
