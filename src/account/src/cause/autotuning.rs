@@ -6,15 +6,15 @@
 //! wait or record events between them, where a network has one kernel for each convolution. The
 //! last kernel of a run is the convolution itself. Its trials go, with what the host does from the
 //! launch before the run to the convolution (it builds, loads and unloads the trials' code, and
-//! allocates their workspaces); at the lower end half of the host's time stays.
+//! allocates their workspaces); at the lower end a quarter of the host's time stays.
 
 use std::collections::BTreeSet;
 
 use rgpu_model::account::AccountCause;
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 
-use super::Found;
 use super::picked::{Changes, Framework, Picked, lanes};
+use super::{Found, words};
 use crate::view::View;
 
 /// Kernels and names of a search.
@@ -39,15 +39,15 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         }
     }
     let kernels = Picked::new(view, trials);
-    let call_ns: u64 = calls
-        .iter()
-        .filter_map(|at| view.trace.calls.get(*at as usize))
-        .fold(0, |sum, call| sum.saturating_add(call.duration_ns));
-    let call_share = call_ns as f64 / view.step_count() / view.step_ns().max(1.0);
-    if kernels.at.is_empty() || !kernels.matters() && call_share < 0.01 {
+    let changes = Changes::new(view);
+    let host_ns = calls.iter().fold(0_u64, |sum, at| {
+        let ns = view.trace.calls.get(*at as usize).map_or(0, |call| call.duration_ns);
+        sum.saturating_add(ns).saturating_add(changes.host_before_ns(*at))
+    });
+    let host_ns = host_ns as f64 / view.step_count();
+    if kernels.at.is_empty() || !kernels.matters() && host_ns < 0.01 * view.step_ns() {
         return None;
     }
-    let changes = Changes::new(view);
     let mut most = changes.without(&kernels.at, 1.0);
     let mut least = most.clone();
     for at in &calls {
@@ -55,8 +55,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         most.call_ns.insert(*at, 0);
         most.no_wait.insert(*at);
         most.host_before_ns.insert(*at, 0);
-        least.call_ns.entry(*at).or_insert(ns / 2);
-        least.host_before_ns.insert(*at, changes.host_before_ns(*at) / 2);
+        least.call_ns.entry(*at).or_insert(ns / 4);
+        least.host_before_ns.insert(*at, changes.host_before_ns(*at) / 4);
     }
     let hint = if Framework::of(view) == Framework::Jax {
         "give the step inputs of few shapes (pad to a multiple), so that XLA compiles and tunes once"
@@ -66,7 +66,12 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     };
     Some(Found {
         change: "search no algorithms in the loop".to_owned(),
-        text: format!("cuDNN tries algorithms for convolutions in each step: {}", kernels.words()),
+        text: format!(
+            "cuDNN tries algorithms for convolutions in each step: the host spends {} of a step on it, \
+             and the trials take {}",
+            words::time(host_ns),
+            kernels.words()
+        ),
         hint: hint.to_owned(),
         least,
         most,
