@@ -48,6 +48,7 @@ mod small_kernel_loop;
 mod small_products;
 mod sort_in_step;
 mod stream_waits;
+mod strided_access;
 #[cfg(test)]
 pub(crate) mod test_view;
 mod threads;
@@ -148,6 +149,7 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "slow_library_kernel", find: slow_library_kernel::find },
     Cause { id: "small_products", find: small_products::find },
     Cause { id: "sort_in_step", find: sort_in_step::find },
+    Cause { id: "strided_access", find: strided_access::find },
     Cause { id: "unfused_optimizer", find: unfused_optimizer::find },
     Cause { id: "written_out_attention", find: written_out_attention::find },
 ];
