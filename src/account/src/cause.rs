@@ -13,6 +13,7 @@ mod compaction;
 mod conv_layout;
 mod copy_in_stream;
 mod default_stream;
+mod dense_embedding_gradient;
 mod dominant_kernel;
 mod double_precision;
 mod dropout;
@@ -27,12 +28,12 @@ mod host_pause;
 mod host_per_launch;
 mod index_duplicates;
 mod jax_random;
+mod large_fills;
 mod launch_bound;
 mod launches;
 mod layout_copies;
 mod loading;
 mod made_on_host;
-mod mask_compaction;
 mod needless_wait;
 mod pageable;
 mod picked;
@@ -40,12 +41,14 @@ mod polling;
 mod reads;
 mod reads_in_row;
 mod recompute;
+mod slow_library_kernel;
 mod slow_steps;
 mod small_copies;
 mod small_kernel_loop;
 mod small_products;
 mod sort_in_step;
 mod stream_waits;
+mod strided_access;
 #[cfg(test)]
 pub(crate) mod test_view;
 mod threads;
@@ -128,6 +131,7 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "awkward_fft", find: awkward_fft::find },
     Cause { id: "casts", find: casts::find },
     Cause { id: "conv_layout", find: conv_layout::find },
+    Cause { id: "dense_embedding_gradient", find: dense_embedding_gradient::find },
     Cause { id: "dominant_kernel", find: dominant_kernel::find },
     Cause { id: "double_precision", find: double_precision::find },
     Cause { id: "dropout", find: dropout::find },
@@ -139,11 +143,16 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "growing_copies", find: growing_copies::find },
     Cause { id: "index_duplicates", find: index_duplicates::find },
     Cause { id: "jax_random", find: jax_random::find },
+    Cause { id: "large_fills", find: large_fills::find },
     Cause { id: "layout_copies", find: layout_copies::find },
-    Cause { id: "mask_compaction", find: mask_compaction::find },
     Cause { id: "recompute", find: recompute::find },
+    Cause { id: "slow_library_kernel", find: slow_library_kernel::find },
     Cause { id: "small_products", find: small_products::find },
     Cause { id: "sort_in_step", find: sort_in_step::find },
+    Cause { id: "strided_access", find: strided_access::find },
     Cause { id: "unfused_optimizer", find: unfused_optimizer::find },
     Cause { id: "written_out_attention", find: written_out_attention::find },
 ];
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@
 mod calls;
 mod costs;
 mod edges;
+mod full_queue;
 mod order;
 mod queue;
 mod replay;
@@ -89,6 +90,8 @@ pub struct Graph<'t> {
     point_at: Vec<u32>,
     /// What launches and turnarounds take in this recording.
     costs: Costs,
+    /// By call: nanoseconds that it waited for work from before the graph.
+    queue_wait_ns: Vec<i64>,
 }
 
 /// A point in time.
@@ -142,6 +145,7 @@ impl<'t> Graph<'t> {
         works::move_launches(&mut works, &calls.nodes, &costs);
         let waits = waits::find(trace, &works, &streams, &calls, &costs);
         let made = edges::make(&works, &streams, &calls.nodes, &waits, &costs);
+        let queue_wait_ns = full_queue::find(trace, &works, &calls.nodes, &waits.list);
         let (points, edges, point_at) = order::arrange(&works, &calls.nodes, made);
         let mut work_at = vec![NONE; trace.work.len()];
         for (at, node) in works.iter().enumerate() {
@@ -161,6 +165,7 @@ impl<'t> Graph<'t> {
             edges,
             point_at,
             costs,
+            queue_wait_ns,
         }
     }
 

@@ -7,6 +7,8 @@
 //! 85 %. Padding the width costs next to nothing.
 
 use super::Found;
+use rgpu_model::account::AccountCause;
+
 use super::picked::{Changes, Framework, Picked, duration, has_name, names_that};
 use crate::edits::Edits;
 use crate::view::View;
@@ -48,7 +50,9 @@ fn aligned_ratio(numbers: u32) -> (f64, f64) {
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let loads: Vec<Option<u32>> = view.trace.names.iter().map(|name| narrow_load(name)).collect();
     let names = names_that(view, |name| narrow_load(name).is_some());
-    let products = Picked::find(view, |work| has_name(&names, work));
+    let products = Picked::find(view, |work| {
+        has_name(&names, work) && view.class(work) == AccountCause::MatrixProduct
+    });
     if !products.matters() {
         return None;
     }

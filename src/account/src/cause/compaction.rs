@@ -5,7 +5,8 @@
 //! many elements were selected before it can launch what works on them (the reference's cause 2).
 //! With a fixed size (`where` with a neutral value) nothing is counted and nobody waits: the waits
 //! and the kernels that count go. At least the kernel that gathers the selection stays, since the
-//! masked form reads as much; at most it goes too, fused into what follows.
+//! masked form reads as much, and takes a quarter more, since it and what follows move the full
+//! size; at most it goes too, fused into what follows.
 
 use super::common::{is_small, per_step, recurs, remove_work};
 use super::reads::{ValueRead, value_reads};
@@ -48,6 +49,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     }
     for at in kernels_after(view, &waits) {
         if let Some(work) = view.trace.work.get(at as usize) {
+            // The masked form writes the full size, and what follows reads it.
+            least.work_ns.insert(at, work.duration_ns.saturating_add(work.duration_ns / 4));
             remove_work(&mut most, at, work);
         }
     }

@@ -13,8 +13,8 @@ use crate::view::View;
 /// Fills in a row.
 const MIN_FILLS: usize = 8;
 
-/// See [`super::CAUSES`].
-pub(super) fn find(view: &View<'_>) -> Option<Found> {
+/// The fills that come in a row, or as a list of tensors.
+pub(super) fn fills(view: &View<'_>) -> Vec<u32> {
     let zeros = names_that(view, |name| {
         name.contains("multi_tensor_apply") && name.contains("ZeroFunctor")
     });
@@ -25,7 +25,12 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         all.extend(fills.into_iter().flatten().map(|(at, _)| *at));
         all.extend(lane.iter().filter(|(_, work)| has_name(&zeros, work)).map(|(at, _)| *at));
     }
-    let fills = Picked::new(view, all);
+    all
+}
+
+/// See [`super::CAUSES`].
+pub(super) fn find(view: &View<'_>) -> Option<Found> {
+    let fills = Picked::new(view, fills(view));
     if !fills.matters() {
         return None;
     }

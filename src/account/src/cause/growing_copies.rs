@@ -19,8 +19,9 @@ const MIN_GROWING_STEPS: usize = 8;
 const MIN_GROWTH: f64 = 1.2;
 /// A step may take this part of the one before and still count as growth, since times vary.
 const TOLERANCE: f64 = 0.9;
-/// Steps that are looked at.
+/// Steps, and names of copies, that are looked at.
 const MAX_STEPS: usize = 4096;
+const MAX_NAMES: usize = 256;
 
 /// The names of copies that grow from step to step.
 pub(super) fn growing_names(view: &View<'_>) -> BTreeSet<u32> {
@@ -29,6 +30,9 @@ pub(super) fn growing_names(view: &View<'_>) -> BTreeSet<u32> {
     for (number, step) in steps.iter().enumerate() {
         for work in step.work.iter().filter_map(|at| view.trace.work.get(*at as usize)) {
             if !matches!(view.class(work), AccountCause::Layout | AccountCause::CopyDevice) {
+                continue;
+            }
+            if sums.len() >= MAX_NAMES && !sums.contains_key(&work.name) {
                 continue;
             }
             let sum = sums.entry(work.name).or_insert_with(|| vec![0; steps.len()]);

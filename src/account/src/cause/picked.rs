@@ -169,6 +169,11 @@ impl<'v, 't> Changes<'v, 't> {
         Changes { view, launched, host_ns, most_host_ns: median.saturating_mul(4) }
     }
 
+    /// The host's own time before a call, in nanoseconds.
+    pub(super) fn host_before_ns(&self, call: u32) -> u64 {
+        self.host_ns.get(&call).copied().unwrap_or(0)
+    }
+
     /// Removes work. Its call goes, too, if it launches nothing else, with `host_share` (0 to 1) of
     /// the host's time for it.
     pub(super) fn remove(&self, edits: &mut Edits, at: u32, host_share: f64) {

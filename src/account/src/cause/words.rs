@@ -63,25 +63,54 @@ pub(super) fn times(number: usize, view: &View<'_>) -> String {
 /// Columns of a kernel's name in a text.
 const MAX_NAME_COLUMNS: usize = 60;
 
-/// A kernel's name for a text: torch's functor in place of its template, else the name without its
-/// namespace, arguments and parameters.
+/// A kernel's name for a text: the functor in place of torch's templates around it, what a template
+/// of CUTLASS is made of, else the name without its namespace, arguments and parameters.
 pub(super) fn short_name(name: &str) -> String {
-    const SKIPPED: &[&str] =
-        &["memory::", "templates::", "OpaqueType", "MultiTensor", "TensorList"];
-    let functor = name.split("at::native::").skip(1).filter(|part| {
-        let part = part.trim_start_matches("<unnamed>::");
-        !SKIPPED.iter().any(|skipped| part.starts_with(skipped))
+    let own = functor(name).unwrap_or_else(|| {
+        let name = name.strip_prefix("void ").unwrap_or(name);
+        let inner = ["cutlass::Kernel2<", "cutlass::Kernel<", "cutlass::device_kernel<"]
+            .iter()
+            .find_map(|template| name.split_once(template));
+        inner.map_or(name, |(_, inner)| inner)
     });
-    let own = match functor.last() {
-        Some(part) => {
-            part.trim_start_matches("<unnamed>::").trim_start_matches("(anonymous namespace)::")
-        }
-        None => name.trim_start_matches("void ").trim_start_matches("<unnamed>::"),
-    };
+    let own = without_unnamed(own);
     let end = own.find(['<', '(', ',', '>']).filter(|at| *at > 0).unwrap_or(own.len());
     let path = own.get(..end).unwrap_or(own);
     let last = path.rsplit("::").find(|part| !part.is_empty()).unwrap_or(path);
     last.trim_end_matches(['_', ' ']).chars().take(MAX_NAME_COLUMNS).collect()
+}
+
+/// The functor that a kernel of torch applies, or the kernel's own name; `None` for other kernels.
+fn functor(name: &str) -> Option<&str> {
+    // Templates of kernels, functors around functors, and their types.
+    const AROUND: &[&str] = &[
+        "vectorized_elementwise_kernel",
+        "unrolled_elementwise_kernel",
+        "elementwise_kernel",
+        "index_elementwise_kernel",
+        "reduce_kernel",
+        "multi_tensor_apply_kernel",
+        "distribution_elementwise_grid_stride_kernel",
+        "gpu_kernel_impl",
+        "gpu_index_kernel",
+        "BinaryFunctor",
+        "AUnaryFunctor",
+        "BUnaryFunctor",
+        "ReduceOp",
+        "func_wrapper_t",
+        "TensorList",
+        "FusedOptimizerTensorList",
+        "OpaqueType",
+        "memory::",
+    ];
+    let parts = name.split("at::native::").skip(1).map(without_unnamed);
+    let mut parts = parts.filter(|part| !AROUND.iter().any(|around| part.starts_with(around)));
+    parts.next().filter(|part| !part.is_empty())
+}
+
+fn without_unnamed(name: &str) -> &str {
+    let name = name.strip_prefix("<unnamed>::").unwrap_or(name);
+    name.strip_prefix("(anonymous namespace)::").unwrap_or(name)
 }
 
 /// Name of a call without its version: `cudaMalloc_v3020` is `cudaMalloc`.
@@ -137,6 +166,11 @@ mod tests {
         assert_eq!(short_name("(anonymous namespace)::f"), "f");
         let copy = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(X)::[lambda()], at::native::memory::LoadWithCast<(int)1>>(int)";
         assert_eq!(short_name(copy), "direct_copy_kernel_cuda");
+        let product =
+            "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x32_8x5_nt_align1>(T1::Params)";
+        assert_eq!(short_name(product), "cutlass_80_simt_sgemm_128x32_8x5_nt_align1");
+        let cat = "void at::native::<unnamed>::CatArrayBatchedCopy<at::native::<unnamed>::OpaqueType<2>>(at::native::<unnamed>::TensorSizeStride<2>)";
+        assert_eq!(short_name(cat), "CatArrayBatchedCopy");
         assert_eq!(call_name("cudaMalloc_v3020"), "cudaMalloc");
         assert_eq!(call_name("my_vector"), "my_vector");
     }

@@ -9,6 +9,7 @@
 //! What that kernel takes follows from the softmax, which is bound by memory: its time times the
 //! bandwidth gives the number of pairs, and attention has 4 FLOP for each pair and element of a
 //! head (64 to 128 of them), 2.5 times that backward. Flash kernels reach 35 to 65 % of the peak.
+//! The peak is that of the products' type: a fused kernel in FP32 uses the same units as they do.
 //! Without peaks a tenth to a third of the time is assumed to be left.
 
 use rgpu_model::account::AccountCause;
@@ -36,6 +37,8 @@ struct Chain {
     is_backward: bool,
     /// Bytes of a number in the softmax's input and output.
     bytes: f64,
+    /// The peak that the products have, in FLOP per second.
+    peak_flops: Option<f64>,
 }
 
 /// See [`super::CAUSES`].
@@ -114,10 +117,26 @@ fn chains(
             softmax_ns: duration(view, *at),
             is_backward,
             bytes: if half { 2.0 } else { 4.0 },
+            peak_flops: peak_flops(view, own),
         });
         free_from = end;
     }
     chains
+}
+
+/// The peak of the units that a chain's products use.
+fn peak_flops(view: &View<'_>, chain: &[(u32, &TraceWork)]) -> Option<f64> {
+    let has = |words: &[&str]| {
+        let names = chain.iter().map(|(_, work)| view.name(work));
+        names.into_iter().any(|name| words.iter().any(|word| name.contains(word)))
+    };
+    if has(&["_ffma_", "_simt_", "sgemm"]) {
+        view.facts.fp32_flops
+    } else if has(&["tf32"]) {
+        view.facts.tf32_flops
+    } else {
+        view.facts.bf16_flops
+    }
 }
 
 /// How far it is to the nearest product, and to a second one that stands next to it if `products`
@@ -155,8 +174,7 @@ fn reach<'t>(
 fn fused_ns(view: &View<'_>, chain: &Chain, is_most: bool) -> f64 {
     let pick = |(most, least): (f64, f64)| if is_most { most } else { least };
     let sum: f64 = chain.work.iter().map(|at| duration(view, *at)).sum();
-    let (Some(flops), Some(bandwidth)) = (view.facts.bf16_flops, view.facts.memory_bytes_per_s)
-    else {
+    let (Some(flops), Some(bandwidth)) = (chain.peak_flops, view.facts.memory_bytes_per_s) else {
         return sum * pick(LEFT_SHARE);
     };
     // Forward reads and writes each number once; backward reads two and writes one.
@@ -192,6 +210,21 @@ mod tests {
         let (least, most) = (fault.removed_ns(&found.least), fault.removed_ns(&found.most));
         assert!((120_000.0..150_000.0).contains(&least), "{least}");
         assert!((170_000.0..190_000.0).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn products_in_fp32_are_fused_on_the_same_units() {
+        let product =
+            "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(T1::Params)";
+        let fault = StepScript::new()
+            .kernel(product, 300.0)
+            .kernel(names::SOFTMAX, 40.0)
+            .kernel(product, 300.0)
+            .kernel(names::MEAN, 1.0)
+            .play(3);
+        let found = fault.look(find).unwrap();
+        let (least, most) = (fault.removed_ns(&found.least), fault.removed_ns(&found.most));
+        assert!(least > 120_000.0 && most < 450_000.0, "{least} {most}");
     }
 
     #[test]

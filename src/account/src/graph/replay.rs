@@ -24,6 +24,9 @@ pub struct Replayed {
     /// Start of the outermost call that launched each work, in the same order. `None` if it is not
     /// known.
     pub launch_start_ns: Vec<Option<i64>>,
+    /// Nanoseconds that the thread of that call had waited in launches for work from before the
+    /// graph, until that call.
+    pub queue_wait_ns: Vec<i64>,
 }
 
 impl Replayed {
@@ -33,7 +36,8 @@ impl Replayed {
     ///
     /// It is the distance of equal points over the last half of the steps: on the GPU or on the
     /// host, whichever is larger. Where the host ran ahead, its lead shrinks before the GPU waits
-    /// for it; such a step is no faster than the host's.
+    /// for it; such a step is no faster than the host's. Time in which the host waited for work
+    /// from before the graph is not the host's own.
     pub fn step_ns(&self, boundaries: &[u32]) -> Option<f64> {
         let steps = boundaries.len().checked_sub(1).filter(|steps| *steps > 0)?;
         let middle = steps / 2;
@@ -43,6 +47,8 @@ impl Replayed {
         let launches = (self.launch_start_ns.get(first)?, self.launch_start_ns.get(last)?);
         let host_ns =
             if let (Some(first), Some(last)) = launches { last.saturating_sub(*first) } else { 0 };
+        let waited = |at: usize| self.queue_wait_ns.get(at).copied().unwrap_or_default();
+        let host_ns = host_ns.saturating_sub(waited(last).saturating_sub(waited(first)));
         Some(gpu_ns.max(host_ns) as f64 / count)
     }
 }
@@ -62,6 +68,7 @@ pub(super) fn replay(graph: &Graph<'_>, edits: &Edits) -> Replayed {
         times.push(time.unwrap_or_else(|| recorded_arrival(graph, &times, point)));
     }
     let time_at = |what| times.get(graph.point(what)?).copied();
+    let waited_ns = changes.waited_before();
     let mut replayed = Replayed::default();
     for work in &graph.listed {
         replayed.work_start_ns.push(time_at(PointKind::WorkStart(*work)).unwrap_or_default());
@@ -69,6 +76,8 @@ pub(super) fn replay(graph: &Graph<'_>, edits: &Edits) -> Replayed {
         let call = graph.works.get(*work as usize).and_then(|work| work.call);
         let launch_ns = call.and_then(|call| time_at(PointKind::CallStart(call)));
         replayed.launch_start_ns.push(launch_ns);
+        let waited = call.and_then(|call| waited_ns.get(call as usize));
+        replayed.queue_wait_ns.push(waited.copied().unwrap_or_default());
     }
     replayed
 }
@@ -227,6 +236,23 @@ impl<'g, 't> Changes<'g, 't> {
                 change.drops_waits = true;
             }
         }
+    }
+
+    /// By call: nanoseconds that its thread had waited before it for work from before the graph, in
+    /// calls that are not changed.
+    fn waited_before(&self) -> Vec<i64> {
+        let mut sums: HashMap<u32, i64> = HashMap::new();
+        let waits = self.graph.calls.iter().zip(&self.graph.queue_wait_ns).enumerate();
+        let waits = waits.map(|(at, (call, wait_ns))| {
+            let sum = sums.entry(call.thread).or_default();
+            let before = *sum;
+            let is_changed = self.calls.get(at).is_some_and(|change| change.body_ns.is_some());
+            if !is_changed {
+                *sum = sum.saturating_add(*wait_ns);
+            }
+            before
+        });
+        waits.collect()
     }
 
     fn call_change_mut(&mut self, index: u32) -> Option<&mut CallChange> {
