@@ -107,6 +107,8 @@ struct CallChange {
     saved_ns: i64,
     host_before_ns: Option<i64>,
     drops_waits: bool,
+    /// The most time from the end of the awaited work to the call's return.
+    return_ns: Option<i64>,
 }
 
 impl CallChange {
@@ -186,8 +188,10 @@ impl<'g, 't> Changes<'g, 't> {
     }
 
     fn edit_calls(&mut self, edits: &Edits) {
-        let is_unchanged =
-            edits.call_ns.is_empty() && edits.host_before_ns.is_empty() && edits.no_wait.is_empty();
+        let is_unchanged = edits.call_ns.is_empty()
+            && edits.host_before_ns.is_empty()
+            && edits.no_wait.is_empty()
+            && edits.return_ns.is_empty();
         if is_unchanged {
             return;
         }
@@ -218,6 +222,11 @@ impl<'g, 't> Changes<'g, 't> {
         for index in &edits.no_wait {
             if let Some(change) = self.call_change_mut(*index) {
                 change.drops_waits = true;
+            }
+        }
+        for (index, ns) in &edits.return_ns {
+            if let Some(change) = self.call_change_mut(*index) {
+                change.return_ns = Some(bounded_ns(*ns));
             }
         }
     }
@@ -310,8 +319,13 @@ impl<'g, 't> Changes<'g, 't> {
                         change.body_ns.map_or(saved_ns, |body_ns| from_ns.saturating_add(body_ns)),
                     );
                 }
-                let is_dropped = change.drops_waits || change.is_removed();
-                (!is_dropped).then_some(unchanged_ns)
+                if change.drops_waits || change.is_removed() {
+                    return None;
+                }
+                let is_wait = matches!(edge.kind, EdgeKind::Wait | EdgeKind::Copy);
+                let return_ns = change.return_ns.filter(|_| is_wait);
+                let latest_ns = return_ns.map_or(i64::MAX, |ns| from_ns.saturating_add(ns));
+                Some(unchanged_ns.min(latest_ns))
             }
             _ => Some(unchanged_ns),
         }
