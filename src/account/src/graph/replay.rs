@@ -45,6 +45,23 @@ impl Replayed {
             if let (Some(first), Some(last)) = launches { last.saturating_sub(*first) } else { 0 };
         Some(gpu_ns.max(host_ns) as f64 / count)
     }
+
+    /// The time from step to step at which all work of a step is done, in nanoseconds, over the
+    /// same steps as [`Self::step_ns`]. `None` if a step is missing or has no work.
+    ///
+    /// Where work has left its stream, the first work of a step no longer waits for the rest of the
+    /// steps before, and its distance alone would say too little.
+    pub fn completion_ns(&self, boundaries: &[u32]) -> Option<f64> {
+        let steps = boundaries.len().checked_sub(1).filter(|steps| *steps > 0)?;
+        let middle = steps / 2;
+        let done_ns = |step: usize| {
+            let from = *boundaries.get(step)? as usize;
+            let to = boundaries.get(step + 1).map_or(self.work_end_ns.len(), |to| *to as usize);
+            self.work_end_ns.get(from..to)?.iter().max().copied()
+        };
+        let ns = done_ns(steps)?.saturating_sub(done_ns(middle)?);
+        Some(ns as f64 / (steps - middle) as f64)
+    }
 }
 
 /// The times of `graph` after `edits`.

@@ -118,6 +118,10 @@ fn a_copy_on_a_stream_of_its_own_runs_beside_the_kernels() {
     let replayed = graph.replay(&edits);
     let kernels: Vec<u32> = (1..40).step_by(2).collect();
     assert_eq!(replayed.step_ns(&kernels), Some((40_000 + GAP_NS) as f64));
+    // Seen from the copies the step would be faster than its kernels are.
+    let steps: Vec<u32> = (0..40).step_by(2).collect();
+    assert!(replayed.step_ns(&steps).unwrap() < 40_000.0);
+    assert_eq!(replayed.completion_ns(&steps), Some((40_000 + GAP_NS) as f64));
     // Copies follow each other on their engine.
     assert_eq!(replayed.work_start_ns[22] - replayed.work_start_ns[20], 30_000);
     // The first kernel waits for its copy.
