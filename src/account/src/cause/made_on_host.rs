@@ -4,8 +4,8 @@
 //! critical path with their calls (the reference's cause 13): a constant, an index, a learning rate
 //! that `torch.tensor(x, device="cuda")` or a NumPy argument of a jitted function makes anew. torch
 //! waits for such a copy. Made on the GPU, or once before the loop, the copy, its call and the wait
-//! go. At least the host's time before
-//! the copy stays; at most it goes by half, since the value was also made there.
+//! go. At least only the wait goes; at most the host's time before the copy goes by half, too, since
+//! the value was also made there.
 
 use rgpu_model::trace::TraceWork;
 
@@ -37,8 +37,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     for (at, work) in &copies {
         let path = host.work_path(*at);
         on_path = on_path.saturating_add(path.run_ns).saturating_add(path.launch_ns);
-        remove_work(&mut least, *at, work);
         remove_work(&mut most, *at, work);
+        least.no_wait.extend(work.call);
     }
     let waits = waits_of_copies(view);
     for wait in calls.iter().filter_map(|call| waits.get(&call.at)) {

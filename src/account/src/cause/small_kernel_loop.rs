@@ -103,7 +103,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         most,
         calls: Vec::new(),
         decides: None,
-        is_bound: true,
+        is_bound: false,
     })
 }
 

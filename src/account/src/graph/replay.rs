@@ -46,8 +46,9 @@ impl Replayed {
         Some(gpu_ns.max(host_ns) as f64 / count)
     }
 
-    /// The time from step to step at which all work of a step is done, in nanoseconds, over the
-    /// same steps as [`Self::step_ns`]. `None` if a step is missing or has no work.
+    /// The time from step to step at which all work of a step is done, in nanoseconds, over as many
+    /// steps as [`Self::step_ns`], one earlier: what is after the last boundary is no part of the
+    /// steps. `None` if there are less than two steps, or a step has no work.
     ///
     /// Where work has left its stream, the first work of a step no longer waits for the rest of the
     /// steps before, and its distance alone would say too little.
@@ -56,10 +57,10 @@ impl Replayed {
         let middle = steps / 2;
         let done_ns = |step: usize| {
             let from = *boundaries.get(step)? as usize;
-            let to = boundaries.get(step + 1).map_or(self.work_end_ns.len(), |to| *to as usize);
+            let to = *boundaries.get(step + 1)? as usize;
             self.work_end_ns.get(from..to)?.iter().max().copied()
         };
-        let ns = done_ns(steps)?.saturating_sub(done_ns(middle)?);
+        let ns = done_ns(steps - 1)?.saturating_sub(done_ns(middle.checked_sub(1)?)?);
         Some(ns as f64 / (steps - middle) as f64)
     }
 }
