@@ -4,8 +4,9 @@
 //! an update of a graph in at least a tenth of the steps, with host time on the critical path (the
 //! reference's cause 70): the graph is made anew, or its cache misses. The part from the calls
 //! that prepare the capture (a synchronisation, memory that is freed) to the graph's first launch
-//! falls away if the graph is kept, and that launch need not bring the graph to the GPU. At most the warm-up launches on a stream of their own before
-//! the capture go too; at least a tenth of the host's time stays.
+//! falls away if the graph is kept, as do the calls that destroy graphs; and that launch need not
+//! bring the graph to the GPU. At most the warm-up launches on a stream of their own before the
+//! capture go too; at least a tenth of the host's time stays.
 
 use std::collections::HashSet;
 
@@ -37,6 +38,12 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             launches.extend(after.copied().find(|call| call.kind == CallKind::GraphLaunch));
             made.extend(thread.get(part).unwrap_or_default());
         }
+    }
+    if count > 0 {
+        let destroyed = view.host().all.iter();
+        made.extend(destroyed.filter(|call| call.kind == CallKind::GraphDestroy));
+        made.sort_by_key(|call| call.at);
+        made.dedup_by_key(|call| call.at);
     }
     let lost = sum(made.iter().copied(), |call| call.path_ns.saturating_add(call.before_path_ns));
     let lost = per_step(view, lost);
@@ -70,7 +77,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             remove_work(&mut most, at, work);
         }
     }
-    let captured = made.iter().filter(|call| call.kind == CallKind::Launch).count();
+    let captured = made.iter().filter(|call| is_captured(call)).count();
     let hint = match view.host().framework {
         Framework::Torch => {
             "capture once for each shape and keep the graph; let the cache hold all shapes in use, \
@@ -120,9 +127,7 @@ fn making_parts(thread: &[&HostCall]) -> Vec<std::ops::Range<usize>> {
         let before = thread.get(from..pos).unwrap_or_default();
         let prepared = prepared_length(before);
         let rest = thread.get(pos..).unwrap_or_default();
-        let length = rest.iter().take_while(|call| {
-            is_around(call) || (call.kind == CallKind::Launch && call.work.is_none())
-        });
+        let length = rest.iter().take_while(|call| is_around(call) || is_captured(call));
         let end = pos + length.count().max(1);
         parts.push(pos - prepared..end);
         pos = end;
@@ -134,6 +139,12 @@ fn making_parts(thread: &[&HostCall]) -> Vec<std::ops::Range<usize>> {
             || calls.iter().filter(|call| call.kind == CallKind::GraphMake).count() >= 2
     });
     parts
+}
+
+/// Launches, copies and fills that a capture took: they put nothing on the GPU.
+fn is_captured(call: &HostCall) -> bool {
+    let is_work = matches!(call.kind, CallKind::Launch | CallKind::Copy | CallKind::Fill);
+    is_work && call.work.is_none()
 }
 
 /// Number of calls right before a capture that prepare it: back to the first wait or allocation of
