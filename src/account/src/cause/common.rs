@@ -97,8 +97,8 @@ pub(super) fn remove_wait(edits: &mut Edits, call: u32) {
     edits.call_ns.insert(call, 0);
 }
 
-/// The waits that belong to copies from pageable memory to the GPU, by the copy's call: the next call of the thread into
-/// CUDA that does more than ask. torch's `x.to("cuda")` copies and waits so.
+/// The waits that belong to copies from pageable memory to the GPU, by the copy's call: the next
+/// call of the thread into CUDA that does more than ask. torch's `x.to("cuda")` copies and waits so.
 pub(super) fn waits_of_copies<'v>(view: &'v View<'_>) -> HashMap<u32, &'v HostCall> {
     let mut last: HashMap<u64, u32> = HashMap::new();
     let mut waits = HashMap::new();
