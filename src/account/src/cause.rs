@@ -38,6 +38,8 @@ mod needless_wait;
 mod pageable;
 mod picked;
 mod polling;
+#[cfg(test)]
+mod random_tests;
 mod reads;
 mod reads_in_row;
 mod recompute;

@@ -16,6 +16,9 @@ pub struct Edits {
     pub host_before_ns: BTreeMap<u32, u64>,
     /// Calls that no longer wait for work on the GPU.
     pub no_wait: BTreeSet<u32>,
+    /// Calls that return at most this long after the end of the work that they waited for, in
+    /// nanoseconds.
+    pub return_ns: BTreeMap<u32, u64>,
     /// Work that no longer waits for its stream, nor holds it up: it has a queue of its own, and
     /// starts when it is launched. Value: the work (index) that must wait for it, if any.
     pub own_stream: BTreeMap<u32, Option<u32>>,
@@ -40,6 +43,7 @@ impl Edits {
         smaller(&mut self.work_ns, &other.work_ns);
         smaller(&mut self.call_ns, &other.call_ns);
         smaller(&mut self.host_before_ns, &other.host_before_ns);
+        smaller(&mut self.return_ns, &other.return_ns);
         self.no_wait.extend(&other.no_wait);
         self.own_stream.extend(&other.own_stream);
         self.no_event.extend(&other.no_event);

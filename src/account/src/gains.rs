@@ -183,33 +183,49 @@ fn recorded_step_ns(
 struct Replays<'g> {
     graph: &'g Graph<'g>,
     boundaries: &'g [u32],
-    /// For each time of the profiler a call, in nanoseconds: the time of an unchanged step.
-    bases: [(u64, f64); 2],
+    bases: [Base; 2],
+}
+
+/// The unchanged steps.
+#[derive(Clone, Copy, Default)]
+struct Base {
+    /// Nanoseconds of the profiler in each call, which are taken out.
+    tool_ns: u64,
+    /// The steady time of a step, in nanoseconds.
+    step_ns: f64,
+    /// From the end of a step's work to that of the next, in nanoseconds.
+    completion_ns: Option<f64>,
 }
 
 impl<'g> Replays<'g> {
     /// `None` if the steps have no length.
     fn new(graph: &'g Graph<'g>, boundaries: &'g [u32], tool_ns: [u64; 2]) -> Option<Replays<'g>> {
-        let mut replays = Replays { graph, boundaries, bases: tool_ns.map(|ns| (ns, 0.0)) };
-        let unchanged_ns = |tool_ns| replays.step_ns(&Edits::default(), tool_ns);
-        let steps = tool_ns.map(|tool_ns| unchanged_ns(tool_ns).filter(|ns| *ns > 0.0));
-        for (base, step_ns) in replays.bases.iter_mut().zip(steps) {
-            base.1 = step_ns?;
+        let mut bases = [Base::default(); 2];
+        for (base, tool_ns) in bases.iter_mut().zip(tool_ns) {
+            let replayed = graph.replay(&Edits { tool_ns, ..Edits::default() });
+            let step_ns = replayed.step_ns(boundaries).filter(|ns| *ns > 0.0)?;
+            let completion_ns = replayed.completion_ns(boundaries);
+            *base = Base { tool_ns, step_ns, completion_ns };
         }
-        Some(replays)
+        Some(Replays { graph, boundaries, bases })
     }
 
-    /// The steady time of a step after `edits`, in nanoseconds.
-    fn step_ns(&self, edits: &Edits, tool_ns: u64) -> Option<f64> {
-        let mut all = edits.clone();
-        all.tool_ns = tool_ns;
-        self.graph.replay(&all).step_ns(self.boundaries)
+    /// The steady time of a step after `edits`, in nanoseconds: by the starts of steps or by the
+    /// ends of their work, whichever gives back less. `None` if the steps have no length.
+    fn step_ns(&self, edits: &Edits, base: &Base) -> Option<f64> {
+        let edits = Edits { tool_ns: base.tool_ns, ..edits.clone() };
+        let replayed = self.graph.replay(&edits);
+        let by_starts_ns = replayed.step_ns(self.boundaries)?;
+        let completion_ns = replayed.completion_ns(self.boundaries);
+        let gain_ns = base.completion_ns.zip(completion_ns).map(|(before, after)| before - after);
+        let by_ends_ns = gain_ns.map(|gain_ns| base.step_ns - gain_ns);
+        Some(by_ends_ns.map_or(by_starts_ns, |by_ends_ns| by_starts_ns.max(by_ends_ns)))
     }
 
     /// Time of an unchanged step in nanoseconds, in the middle of what is known.
     fn base_ns(&self) -> f64 {
-        let [(_, first), (_, second)] = self.bases;
-        (first + second) / 2.0
+        let [first, second] = self.bases;
+        (first.step_ns + second.step_ns) / 2.0
     }
 
     /// The least and the most part of a step that `edits` give back, 0 to 1.
@@ -217,12 +233,13 @@ impl<'g> Replays<'g> {
         if edits.is_empty() {
             return (0.0, 0.0);
         }
-        let gain = |(tool_ns, base_ns): &(u64, f64)| {
-            let after_ns = self.step_ns(edits, *tool_ns).unwrap_or(*base_ns);
-            (1.0 - after_ns / base_ns).clamp(0.0, 1.0)
-        };
-        let [first, second] = self.bases.each_ref().map(gain);
+        let [first, second] = self.bases.each_ref().map(|base| self.gain(edits, base));
         (first.min(second), first.max(second))
+    }
+
+    fn gain(&self, edits: &Edits, base: &Base) -> f64 {
+        let after_ns = self.step_ns(edits, base).unwrap_or(base.step_ns);
+        (1.0 - after_ns / base.step_ns).clamp(0.0, 1.0)
     }
 }
 

@@ -57,7 +57,8 @@ pub struct HostCall {
     /// Nanoseconds of the critical path from the end of the work that it waits for until the next
     /// work is launched: what the GPU lost by the wait.
     pub after_wait_ns: u64,
-    /// The first work that it launched (index into the trace's work), if any is in the window.
+    /// The first work that it launched (index into the trace's work), if any is in the window or
+    /// the step after it.
     pub work: Option<u32>,
     /// Number of pieces of work that it launched.
     pub work_count: u32,
@@ -111,9 +112,11 @@ impl HostCalls {
             return found;
         };
         let mut launched: HashMap<u32, (u32, u32)> = HashMap::new();
-        for (at, work) in view.work() {
-            if let Some(call) = work.call {
-                launched.entry(call).or_insert((at, 0)).1 += 1;
+        let following = view.steps.all.get(view.steps.window.end).into_iter();
+        let steps = view.window().iter().chain(following);
+        for at in steps.flat_map(|step| &step.work) {
+            if let Some(call) = view.trace.work.get(*at as usize).and_then(|work| work.call) {
+                launched.entry(call).or_insert((*at, 0)).1 += 1;
             }
         }
         let call_path = call_path(view, &launched);

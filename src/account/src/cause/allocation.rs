@@ -4,15 +4,19 @@
 //! `cudaMallocHost` and theirs (locking of the host's pages) in at least half of the steps, with
 //! their time on the critical path (the reference's causes 39, 41). `cudaFree` waits for the device
 //! beside; locking 16 MB takes milliseconds. `cudaMallocAsync` is cheap, unless its pool gives its
-//! memory back to the driver at each synchronisation (release threshold 0). With memory that stays
-//! nothing is left of these calls; at least, 15 % of their time stays (a pool of one's own takes
-//! some).
+//! memory back to the driver at each synchronisation (release threshold 0): then the waits return
+//! late, too. With memory that stays nothing is left of these calls; at least, 15 % of their time
+//! stays (a pool of one's own takes some).
 
 use super::common::{is_small, part, per_step, recurs, remove_wait, sum};
 use super::{Found, words};
 use crate::edits::Edits;
 use crate::host_calls::{CallKind, Framework, HostCall};
 use crate::view::View;
+
+/// From the end of the work to the return of a wait, in nanoseconds: the upper end of what was seen
+/// on hosts of GPU servers.
+const USUAL_RETURN_NS: u64 = 10_000;
 
 /// GPU memory, not by torch. See [`super::CAUSES`].
 pub(super) fn find_in_loop(view: &View<'_>) -> Option<Found> {
@@ -123,6 +127,13 @@ fn found(
         return None;
     }
     let (mut least, mut most) = (Edits::default(), Edits::default());
+    if calls.iter().any(|call| name(view, call).contains("Async")) {
+        // The pool gives its memory back within the waits.
+        for wait in view.host().all.iter().filter(|call| call.kind == CallKind::Wait) {
+            least.return_ns.insert(wait.at, USUAL_RETURN_NS);
+            most.return_ns.insert(wait.at, USUAL_RETURN_NS);
+        }
+    }
     for call in calls {
         remove_wait(&mut most, call.at);
         least.no_wait.insert(call.at);

@@ -97,6 +97,29 @@ pub(super) fn remove_wait(edits: &mut Edits, call: u32) {
     edits.call_ns.insert(call, 0);
 }
 
+/// The waits that belong to copies from pageable memory to the GPU, by the copy's call: the next
+/// call of the thread into CUDA that does more than ask. torch's `x.to("cuda")` copies and waits so.
+pub(super) fn waits_of_copies<'v>(view: &'v View<'_>) -> HashMap<u32, &'v HostCall> {
+    let mut last: HashMap<u64, u32> = HashMap::new();
+    let mut waits = HashMap::new();
+    for call in &view.host().all {
+        let work = call.work.and_then(|at| view.trace.work.get(at as usize));
+        let is_copy = |work: &TraceWork| {
+            work.pageable == Some(true) && direction(view, work) == Some(Direction::ToGpu)
+        };
+        if work.is_some_and(is_copy) {
+            last.insert(call.thread, call.at);
+        } else if call.kind == CallKind::Wait {
+            if let Some(copy) = last.remove(&call.thread) {
+                waits.insert(copy, call);
+            }
+        } else if call.kind != CallKind::Other {
+            last.remove(&call.thread);
+        }
+    }
+    waits
+}
+
 /// A part of a time: 0.25 of it, say.
 pub(super) fn part(ns: u64, share: f64) -> u64 {
     (ns as f64 * share).round() as u64

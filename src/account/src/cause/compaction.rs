@@ -3,16 +3,16 @@
 //! Signature: a kernel of CUB's select or scan, of `nonzero`, `unique` or a masked index among the
 //! last eight before a small copy to the host and its wait, in each step: the host must know how
 //! many elements were selected before it can launch what works on them (the reference's cause 2).
-//! With a fixed size (`where` with a neutral value) nothing is counted and nobody waits: the waits
-//! and the kernels that count go. At least the kernel that gathers the selection stays, since the
-//! masked form reads as much, and takes a quarter more, since it and what follows move the full
-//! size; at most it goes too, fused into what follows.
+//! With a fixed size (`where` with a neutral value) nothing is counted and nobody waits. The
+//! kernel that gathers the selection becomes the masked one, which reads as much. At most the
+//! kernels that count go whole; at least half of their time goes, since what follows the selection
+//! now works on all elements.
 
-use super::common::{is_small, per_step, recurs, remove_work};
+use super::common::{is_small, part, per_step, recurs, remove_work};
 use super::reads::{ValueRead, value_reads};
 use super::{Found, value_read, words};
 use crate::edits::Edits;
-use crate::host_calls::{CallKind, Framework, HostCall};
+use crate::host_calls::{Framework, HostCall};
 use crate::view::View;
 
 /// See [`super::CAUSES`].
@@ -43,15 +43,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     }
     for at in &counting {
         if let Some(work) = view.trace.work.get(*at as usize) {
-            remove_work(&mut least, *at, work);
+            least.work_ns.insert(*at, part(work.duration_ns, 0.5));
             remove_work(&mut most, *at, work);
-        }
-    }
-    for at in kernels_after(view, &waits) {
-        if let Some(work) = view.trace.work.get(at as usize) {
-            // The masked form writes the full size, and what follows reads it.
-            least.work_ns.insert(at, work.duration_ns.saturating_add(work.duration_ns / 4));
-            remove_work(&mut most, at, work);
         }
     }
     Some(Found {
@@ -71,17 +64,6 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         decides: None,
         is_bound: false,
     })
-}
-
-/// The first kernel that the thread of each wait launches after it: the one that gathers.
-fn kernels_after(view: &View<'_>, waits: &[&HostCall]) -> Vec<u32> {
-    let calls = &view.host().all;
-    let next = waits.iter().filter_map(|wait| {
-        let from = calls.partition_point(|call| call.at <= wait.at);
-        let mut later = calls.get(from..)?.iter().filter(|call| call.thread == wait.thread);
-        later.by_ref().take(20).find(|call| call.kind == CallKind::Launch)?.work
-    });
-    next.collect()
 }
 
 fn hint(framework: Framework) -> &'static str {

@@ -127,7 +127,7 @@ fn found(view: &View<'_>, copies: &[(u32, &TraceWork)], change: &str, text: Stri
         work: copies.iter().map(|(at, _)| *at).collect(),
         calls: copies.iter().filter_map(|(_, work)| work.call).collect(),
         decides: None,
-        is_bound: true,
+        is_bound: false,
     }
 }
 

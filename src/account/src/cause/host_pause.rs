@@ -5,7 +5,7 @@
 //! least. The GPU has nothing to do meanwhile. A data loader that is late, preprocessing, sampling,
 //! tokenizing, a container that is slow to index, or printing look like this (the reference's
 //! causes 47, 48); what the trace tells is the call after it, and its region or operator. At most
-//! other threads or a faster algorithm hide all of it; at least half of it stays.
+//! other threads or a faster algorithm hide all of it; at least a quarter of it stays.
 
 use std::collections::{HashMap, HashSet};
 
@@ -39,7 +39,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let (mut least, mut most) = (Edits::default(), Edits::default());
     for call in &all {
         most.host_before_ns.insert(call.at, 0);
-        least.host_before_ns.insert(call.at, part(call.before_ns, 0.5));
+        least.host_before_ns.insert(call.at, part(call.before_ns, 0.25));
     }
     let others = groups.len() - 1;
     let more = if others == 0 {

@@ -45,7 +45,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         change: "give each launch more work".to_owned(),
         text: format!(
             "the host's own time between {} launches a step, {} each in the median, holds the GPU \
-             up for {} of a step; the sequence changes from step to step",
+             up for {} of a step; the sequence of launches is \
+             not the same in each step",
             words::count(works as usize, view),
             words::time(view.host().median_before_launch_ns() as f64),
             words::time(lost),

@@ -2,14 +2,16 @@
 //!
 //! Signature: one to twenty copies of at most 64 kB a step from pageable memory to the GPU, on the
 //! critical path with their calls (the reference's cause 13): a constant, an index, a learning rate
-//! that `torch.tensor(x, device="cuda")` or a NumPy argument of a jitted function makes anew. Made
-//! on the GPU, or once before the loop, the copy and its call go. At least the host's time before
-//! the copy stays; at most it goes by half, since the value was also made there.
+//! that `torch.tensor(x, device="cuda")` or a NumPy argument of a jitted function makes anew. torch
+//! waits for such a copy. Made on the GPU, or once before the loop, the copy, its call and the wait
+//! go. At least only the wait goes; at most the host's time before the copy goes by half, too, since
+//! the value was also made there.
 
 use rgpu_model::trace::TraceWork;
 
 use super::common::{
-    Direction, direction, is_small, is_small_copy, part, per_step, recurs, remove_work,
+    Direction, direction, is_small, is_small_copy, part, per_step, recurs, remove_wait,
+    remove_work, waits_of_copies,
 };
 use super::{Found, words};
 use crate::edits::Edits;
@@ -35,8 +37,14 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     for (at, work) in &copies {
         let path = host.work_path(*at);
         on_path = on_path.saturating_add(path.run_ns).saturating_add(path.launch_ns);
-        remove_work(&mut least, *at, work);
         remove_work(&mut most, *at, work);
+        least.no_wait.extend(work.call);
+    }
+    let waits = waits_of_copies(view);
+    for wait in calls.iter().filter_map(|call| waits.get(&call.at)) {
+        on_path = on_path.saturating_add(wait.after_wait_ns.max(wait.path_ns));
+        remove_wait(&mut least, wait.at);
+        remove_wait(&mut most, wait.at);
     }
     for call in &calls {
         on_path = on_path.saturating_add(call.path_ns);
@@ -52,8 +60,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let hint = match host.framework {
         Framework::Torch => {
             "make it on the GPU (`torch.full(..., device=\"cuda\")`, `torch.arange(n, \
-             device=\"cuda\")`) or once before the loop; `torch.tensor(x, device=\"cuda\")` copies \
-             from pageable memory and waits"
+             device=\"cuda\")`) or once before the loop; input of each step with `pin_memory()` and \
+             `x.to(\"cuda\", non_blocking=True)`, since `torch.tensor(x, device=\"cuda\")` waits"
         }
         Framework::Jax => {
             "pass arrays that are on the GPU already (`jnp.asarray` once before the loop) to the \
@@ -67,7 +75,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     Some(Found {
         change: "make small arrays on the GPU".to_owned(),
         text: format!(
-            "the host makes small arrays and copies them to the GPU {} ({} in all): {} of a step{}",
+            "the host copies small arrays from pageable memory to the GPU {} ({} in all): {} of a step{}",
             words::times(copies.len(), view),
             words::size(per_step(view, bytes)),
             words::time(lost),

@@ -1,13 +1,17 @@
 //! A wait that nothing needs.
 //!
 //! Signature: a synchronisation of the device, a stream or an event in each step, with nothing for
-//! the host to read: since the previous wait the process copied nothing to the host, and no memory
-//! is freed around it (then the wait belongs to the allocation). Timing code, progress output and
+//! the host to read: since the previous wait the process copied nothing to the host, and neither is
+//! memory freed around it nor is it the wait for a copy to the GPU (those have causes of their own). Timing code, progress output and
 //! habit write such waits at the end of steps or after each launch (the reference's causes 5, 7).
-//! Unified or mapped memory may be read by the host without a copy, so the gain is a bound. At
+//! Unified memory may be read by the host without a copy: then the gain is a bound. At
 //! least: of several waits in a step one remains; of one a step every second.
 
-use super::common::{Direction, direction, is_small, per_step, recurs, remove_wait, sum};
+use std::collections::HashSet;
+
+use super::common::{
+    Direction, direction, is_small, per_step, recurs, remove_wait, sum, waits_of_copies,
+};
 use super::{Found, words};
 use crate::edits::Edits;
 use crate::host_calls::{CallKind, Framework, HostCall};
@@ -51,13 +55,15 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         work: Vec::new(),
         calls: waits.iter().map(|wait| wait.at).collect(),
         decides: None,
-        is_bound: true,
+        // The host may read unified memory without a copy.
+        is_bound: view.trace.names.iter().any(|name| name.starts_with("unified")),
     })
 }
 
 /// The explicit waits before which nothing was copied to the host.
 fn needless_waits<'v>(view: &'v View<'_>) -> Vec<&'v HostCall> {
     let calls = &view.host().all;
+    let of_copies: HashSet<u32> = waits_of_copies(view).values().map(|wait| wait.at).collect();
     let mut waits = Vec::new();
     // Before the window's first wait as before the same one in other steps: what follows the last.
     let mut after_last = calls.iter().rev().take_while(|call| call.kind != CallKind::Wait);
@@ -72,9 +78,12 @@ fn needless_waits<'v>(view: &'v View<'_>) -> Vec<&'v HostCall> {
         let is_of_allocation = around.iter().any(|other| {
             other.thread == call.thread
                 && (other.kind.is_allocation()
-                    || matches!(other.kind, CallKind::BeginCapture | CallKind::GraphMake))
+                    || matches!(
+                        other.kind,
+                        CallKind::BeginCapture | CallKind::GraphMake | CallKind::GraphDestroy
+                    ))
         });
-        if !has_data && !is_of_allocation && call.waits {
+        if !has_data && !of_copies.contains(&call.at) && !is_of_allocation && call.waits {
             waits.push(call);
         }
         has_data = false;

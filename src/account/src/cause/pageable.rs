@@ -12,7 +12,7 @@ use rgpu_model::trace::TraceWork;
 
 use super::common::{
     Direction, SMALL_COPY_BYTES, async_copy_call_ns, direction, is_small, next_on_stream, per_step,
-    pinned_bytes_per_s,
+    pinned_bytes_per_s, remove_wait, waits_of_copies,
 };
 use super::{Found, words};
 use crate::edits::Edits;
@@ -74,6 +74,7 @@ fn find(view: &View<'_>, way: Direction, change: &str, hint: &str) -> Option<Fou
     let (mut least, mut most) = (Edits::default(), Edits::default());
     let call_ns = async_copy_call_ns(view);
     let next = next_on_stream(view);
+    let waits = waits_of_copies(view);
     for (at, work) in &copies {
         let size = work.bytes.unwrap_or(0);
         bytes = bytes.saturating_add(size);
@@ -86,6 +87,12 @@ fn find(view: &View<'_>, way: Direction, change: &str, hint: &str) -> Option<Fou
         most.own_stream.insert(*at, next.get(at).copied());
         if let Some(call) = work.call.and_then(|call| host.call(call)) {
             on_path = on_path.saturating_add(call.path_ns);
+            // torch waits for such a copy, with `non_blocking=True` it does not.
+            if let Some(wait) = waits.get(&call.at) {
+                on_path = on_path.saturating_add(wait.path_ns);
+                remove_wait(&mut least, wait.at);
+                remove_wait(&mut most, wait.at);
+            }
             for edits in [&mut least, &mut most] {
                 edits.no_wait.insert(call.at);
                 edits.call_ns.insert(call.at, call_ns.min(call.duration_ns()));

@@ -1,7 +1,7 @@
 //! Steps that take much longer than the others.
 //!
-//! Signature: over all steps of the run, the mean is above the median by at least 1 %, by steps of
-//! more than 1.5 times the median (the reference's causes 3, 40, 50, 51): a garbage collection, an
+//! Signature: over the steps after the first tenth, the mean is above the median by at least 1 %, by
+//! at least two steps of more than 1.5 times the median (the reference's causes 3, 40, 50, 51): a garbage collection, an
 //! evaluation, a log, a retry of the allocator. The window holds typical steps, so no replay shows
 //! the gain: it is the mean less the median, and the finding has no edits.
 
@@ -13,8 +13,15 @@ const LEAST_STEPS: usize = 10;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
-    let times: Vec<u64> =
-        view.steps.all.iter().map(|step| step.end_ns.saturating_sub(step.start_ns)).collect();
+    // The first tenth may still be warming up.
+    let from = view.steps.all.len().div_ceil(10);
+    let times: Vec<u64> = view
+        .steps
+        .all
+        .iter()
+        .skip(from)
+        .map(|step| step.end_ns.saturating_sub(step.start_ns))
+        .collect();
     if times.len() < LEAST_STEPS {
         return None;
     }
@@ -24,7 +31,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let excess = slow.iter().map(|ns| ns - median_ns).fold(0, u64::saturating_add);
     let lost = excess as f64 / times.len() as f64;
     // If a third is slow, there are two kinds of steps, and neither is an exception.
-    if slow.len() * 3 > times.len() || lost < 0.01 * median_ns as f64 {
+    if slow.len() < 2 || slow.len() * 3 > times.len() || lost < 0.01 * median_ns as f64 {
         return None;
     }
     let longest = slow.iter().max()?;

@@ -4,12 +4,12 @@
 //! or more, with a median of less than 10 µs, in at least half of the steps: XLA's `while` of a
 //! `lax.scan`, a recurrence or a solver written as a loop. The latency from kernel to kernel sets
 //! the time, not the work. At least the loop's launches become one graph; at most only every 16th
-//! iteration's kernels remain, as with a scan in parallel or iterations unrolled into one kernel.
+//! iteration's kernels remain of it, as with a scan in parallel or iterations unrolled into one kernel.
 
 use super::common::{is_small, per_step, remove_work};
 use super::{Found, words};
 use crate::edits::Edits;
-use crate::host_calls::{Framework, median};
+use crate::host_calls::{Framework, HostCall, median};
 use crate::view::View;
 
 /// Kernels of an iteration, at most.
@@ -21,7 +21,7 @@ const LEAST_WORKS: usize = 100;
 /// Median time of the loop's work in nanoseconds, at most.
 const MOST_NS: u64 = 10_000;
 
-/// A loop: positions among a step's work, and the number of kernels of an iteration.
+/// A loop: its work, and the number of kernels of an iteration.
 struct KernelLoop {
     work: Vec<u32>,
     period: usize,
@@ -29,11 +29,13 @@ struct KernelLoop {
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
-    let loops: Vec<KernelLoop> =
-        view.window().iter().filter_map(|step| longest_loop(view, &step.work)).collect();
-    if loops.is_empty() || (loops.len() as f64) * 2.0 < view.step_count() {
+    let by_step = view.window().iter().map(|step| loops_of_step(view, &step.work));
+    let by_step: Vec<Vec<KernelLoop>> = by_step.collect();
+    let with_loops = by_step.iter().filter(|loops| !loops.is_empty()).count();
+    if with_loops == 0 || (with_loops as f64) * 2.0 < view.step_count() {
         return None;
     }
+    let loops: Vec<KernelLoop> = by_step.into_iter().flatten().collect();
     let works = || loops.iter().flat_map(|found| found.work.iter().copied());
     let host = view.host();
     let (mut least, mut most) = (Edits::default(), Edits::default());
@@ -43,23 +45,22 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             let Some(work) = view.trace.work.get(*at as usize) else { continue };
             let path = host.work_path(*at);
             on_path = on_path.saturating_add(path.run_ns).saturating_add(path.launch_ns);
-            let call = work.call.and_then(|call| host.call(call));
-            if let Some(call) = call {
-                on_path = on_path.saturating_add(call.path_ns);
-                on_path = on_path.saturating_add(call.before_path_ns);
-            }
             if pos > 0 {
                 least.in_graph.insert(*at);
-                if let Some(call) = call {
-                    least.call_ns.insert(call.at, 0);
-                    least.host_before_ns.insert(call.at, 0);
-                }
+                most.in_graph.insert(*at);
             }
             if (pos / found.period) % 16 != 0 {
                 remove_work(&mut most, *at, work);
-                if let Some(call) = call {
-                    most.host_before_ns.insert(call.at, 0);
-                }
+            }
+        }
+        // The calls between are events and waits of streams, which a loop in one kernel or graph
+        // does not need.
+        for call in calls_within(view, found) {
+            on_path = on_path.saturating_add(call.path_ns).saturating_add(call.before_path_ns);
+            for edits in [&mut least, &mut most] {
+                edits.no_wait.insert(call.at);
+                edits.call_ns.insert(call.at, 0);
+                edits.host_before_ns.insert(call.at, 0);
             }
         }
     }
@@ -71,6 +72,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     }
     let first = works().next().and_then(|at| view.trace.work.get(at as usize))?;
     let period = loops.first().map_or(1, |found| found.period);
+    let iterations = loops.iter().map(|found| found.work.len() / found.period.max(1)).sum();
     let hint = match host.framework {
         Framework::Jax => {
             "for a linear recurrence `jax.lax.associative_scan` (some ten large passes in place of \
@@ -91,7 +93,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             "{period} kernels (first `{}`) repeat {} in a loop, {} each in the median: {} of a \
              step, of which the latency from kernel to kernel is the larger part",
             words::short_name(view.name(first)),
-            words::times(works().count() / period.max(1), view),
+            words::times(iterations, view),
             words::time(median_ns as f64),
             words::time(lost),
         ),
@@ -101,15 +103,32 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         most,
         calls: Vec::new(),
         decides: None,
-        is_bound: true,
+        is_bound: false,
     })
 }
 
-/// The longest stretch of a step's work in which at most [`MOST_KERNELS`] names repeat.
-fn longest_loop(view: &View<'_>, step: &[u32]) -> Option<KernelLoop> {
+/// The calls after the launch of a loop's first work, to the launch of its last, of that thread.
+fn calls_within<'v>(view: &'v View<'_>, found: &KernelLoop) -> impl Iterator<Item = &'v HostCall> {
+    let call = |at: Option<&u32>| {
+        let work = view.trace.work.get(*at? as usize)?;
+        view.host().call(work.call?)
+    };
+    let (first, last) = (call(found.work.first()), call(found.work.last()));
+    let thread = first.map(|call| call.thread);
+    let (from, to) = (first.map_or(u32::MAX, |call| call.at), last.map_or(0, |call| call.at));
+    let calls = &view.host().all;
+    let range =
+        calls.partition_point(|call| call.at <= from)..calls.partition_point(|call| call.at <= to);
+    let inside = calls.get(range).unwrap_or_default().iter();
+    inside.filter(move |call| Some(call.thread) == thread)
+}
+
+/// The stretches of a step's work in which at most [`MOST_KERNELS`] names repeat, longest first,
+/// none of which overlaps a longer one.
+fn loops_of_step(view: &View<'_>, step: &[u32]) -> Vec<KernelLoop> {
     let name = |at: &u32| view.trace.work.get(*at as usize).map(|work| work.name);
     let names: Vec<Option<u32>> = step.iter().map(name).collect();
-    let mut best: Option<(usize, std::ops::Range<usize>)> = None;
+    let mut stretches: Vec<(usize, std::ops::Range<usize>)> = Vec::new();
     for period in 1..=MOST_KERNELS {
         let mut from = 0;
         for pos in period..=names.len() {
@@ -119,15 +138,25 @@ fn longest_loop(view: &View<'_>, step: &[u32]) -> Option<KernelLoop> {
             }
             // names[from..pos] repeat with the period.
             let length = pos - from;
-            let is_loop = length >= LEAST_WORKS && length >= LEAST_ITERATIONS * period;
-            if is_loop && best.as_ref().is_none_or(|(_, range)| length > range.len()) {
-                best = Some((period, from..pos));
+            if length >= LEAST_WORKS && length >= LEAST_ITERATIONS * period {
+                stretches.push((period, from..pos));
             }
             from = (pos + 1).saturating_sub(period);
         }
     }
-    let (period, range) = best?;
-    Some(KernelLoop { work: step.get(range)?.to_vec(), period })
+    // Of two of the same length the shorter period counts: the sort keeps their order.
+    stretches.sort_by_key(|(_, range)| std::cmp::Reverse(range.len()));
+    let mut is_taken = vec![false; names.len()];
+    let mut loops = Vec::new();
+    for (period, range) in stretches {
+        let Some(taken) = is_taken.get_mut(range.clone()) else { continue };
+        if taken.iter().any(|taken| *taken) {
+            continue;
+        }
+        taken.fill(true);
+        loops.push(KernelLoop { work: step.get(range).unwrap_or_default().to_vec(), period });
+    }
+    loops
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Data that goes to the host and comes back in each step.
 //!
-//! Signature: copies of at least 1 MB to the host, each followed in the same step by a copy of the
+//! Signature: copies of more than 64 kB to the host, each followed in the same step by a copy of the
 //! same size to a GPU: at least 70 % of the bytes come back. To the same GPU it is a reduction on
 //! the CPU, as torch's gloo backend does it with gradients, or a computation on the host between;
 //! to another GPU it is an exchange between GPUs through the host (the reference's cause 15). On
@@ -11,14 +11,16 @@ use std::collections::{HashMap, HashSet};
 
 use rgpu_model::trace::TraceWork;
 
-use super::common::{Direction, direction, is_small, part, per_step, remove_wait, remove_work};
+use super::common::{
+    Direction, SMALL_COPY_BYTES, direction, is_small, part, per_step, remove_wait, remove_work,
+};
 use super::{Found, words};
 use crate::edits::Edits;
-use crate::host_calls::{CallKind, Framework};
+use crate::host_calls::{CallKind, Framework, HostCall};
 use crate::view::View;
 
-/// Bytes from which on a copy counts.
-const LEAST_BYTES: u64 = 1_000_000;
+/// Bytes from which on a copy counts: smaller ones are values that are read.
+const LEAST_BYTES: u64 = SMALL_COPY_BYTES + 1;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
@@ -50,8 +52,9 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         return None;
     }
     let is_other_gpu = pairs.iter().any(|((_, out), (_, back))| out.device != back.device);
-    let (change, cause, hint) = words_of(view.host().framework, is_other_gpu);
-    let is_clear = is_other_gpu || is_reduction(&copies);
+    let is_reduced = is_reduction(&copies);
+    let (change, cause, hint) = words_of(view.host().framework, is_other_gpu, is_reduced);
+    let is_clear = is_other_gpu || is_reduced;
     Some(Found {
         change: change.to_owned(),
         text: format!(
@@ -116,21 +119,29 @@ fn remove_host_side(
             continue;
         }
         let mut is_after_copy = false;
+        // The calls from a copy to the host to the copy back, in which the host has the data.
+        let mut between: Vec<&HostCall> = Vec::new();
         for call in thread {
             let is_copy = submitting.contains(&call.at);
-            let is_wait = call.kind == CallKind::Wait && is_after_copy;
-            if is_wait {
+            if call.kind == CallKind::Wait && is_after_copy {
                 lost = lost.saturating_add(call.path_ns);
                 remove_wait(least, call.at);
                 remove_wait(most, call.at);
             }
-            // The host's time from the arrival of the data to the copy back.
-            if (is_copy || is_wait) && (is_after_copy || !has_kernels) {
-                lost = lost.saturating_add(call.before_path_ns);
-                least.host_before_ns.insert(call.at, part(call.before_ns, 0.15));
-                most.host_before_ns.insert(call.at, 0);
+            if is_after_copy || !has_kernels {
+                between.push(call);
             }
-            is_after_copy = is_copy || (is_after_copy && call.kind != CallKind::Launch);
+            if is_copy {
+                for call in between.drain(..) {
+                    lost = lost.saturating_add(call.before_path_ns);
+                    least.host_before_ns.insert(call.at, part(call.before_ns, 0.15));
+                    most.host_before_ns.insert(call.at, 0);
+                }
+                is_after_copy = true;
+            } else if call.kind == CallKind::Launch && call.work.is_some() {
+                is_after_copy = false;
+                between.clear();
+            }
         }
     }
     lost
@@ -146,6 +157,7 @@ fn is_reduction(copies: &[(u32, &TraceWork)]) -> bool {
 fn words_of(
     framework: Framework,
     is_other_gpu: bool,
+    is_reduced: bool,
 ) -> (&'static str, &'static str, &'static str) {
     if is_other_gpu {
         return (
@@ -155,16 +167,17 @@ fn words_of(
         );
     }
     match framework {
-        Framework::Torch => (
+        Framework::Torch if is_reduced => (
             "reduce on the GPU",
             "as the all-reduce of the gloo backend does it",
             "`torch.distributed.init_process_group(\"nccl\")`: gloo reduces tensors of the GPU on \
-             the CPU; if it is no all-reduce, do the host's computation between on the GPU",
+             the CPU",
         ),
         _ => (
             "keep the data on the GPU",
             "the host works on them in between",
-            "do the computation between the two copies on the GPU; a sum over processes with NCCL",
+            "do the computation between the two copies (`.cpu()`, `.numpy()`, `.get()`) on the GPU; a \
+             sum over processes with NCCL",
         ),
     }
 }

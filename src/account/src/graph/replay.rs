@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::edits::Edits;
 
-use super::costs::EVENT_NS;
+use super::costs::{EVENT_NS, percentile};
 use super::edges::{Edge, EdgeKind};
 use super::works::Engine;
 use super::{Graph, Label, NONE, Point, PointKind, bounded_ns};
@@ -21,6 +21,8 @@ pub struct Replayed {
     pub work_start_ns: Vec<i64>,
     /// End of each work, in the same order.
     pub work_end_ns: Vec<i64>,
+    /// Number of each work's stream in the graph, in the same order.
+    work_stream: Vec<u32>,
     /// Start of the outermost call that launched each work, in the same order. `None` if it is not
     /// known.
     pub launch_start_ns: Vec<Option<i64>>,
@@ -51,6 +53,50 @@ impl Replayed {
         let host_ns = host_ns.saturating_sub(waited(last).saturating_sub(waited(first)));
         Some(gpu_ns.max(host_ns) as f64 / count)
     }
+
+    /// The time from step to step at which the streams are done with a step, in nanoseconds, for
+    /// the stream where it is longest, over as many steps as [`Self::step_ns`], one earlier: what
+    /// is after the last boundary is no part of the steps. The mean or the median, whichever is
+    /// less: a single start may be late for a reason that the graph does not know. `None` if there
+    /// are less than two steps, or no stream has work in each.
+    ///
+    /// Where work has left its stream, the first work of a step no longer waits for the rest of the
+    /// steps before, and its distance alone would say too little.
+    pub fn completion_ns(&self, boundaries: &[u32]) -> Option<f64> {
+        let steps = boundaries.len().checked_sub(1).filter(|steps| *steps > 0)?;
+        let middle = steps / 2;
+        let mut ends: HashMap<u32, Vec<i64>> = HashMap::new();
+        for step in middle.checked_sub(1)?..steps {
+            for (stream, end_ns) in self.ends_by_stream(boundaries, step)? {
+                ends.entry(stream).or_default().push(end_ns);
+            }
+        }
+        let count = steps - middle;
+        let whole = ends.into_values().filter(|ends| ends.len() == count + 1);
+        whole.filter_map(|ends| typical_distance_ns(&ends)).max_by(f64::total_cmp)
+    }
+
+    /// The last end of a step's work on each stream.
+    fn ends_by_stream(&self, boundaries: &[u32], step: usize) -> Option<HashMap<u32, i64>> {
+        let range = *boundaries.get(step)? as usize..*boundaries.get(step + 1)? as usize;
+        let streams = self.work_stream.get(range.clone())?;
+        let mut ends: HashMap<u32, i64> = HashMap::new();
+        for (stream, end_ns) in streams.iter().zip(self.work_end_ns.get(range)?) {
+            let last = ends.entry(*stream).or_insert(i64::MIN);
+            *last = (*last).max(*end_ns);
+        }
+        Some(ends)
+    }
+}
+
+/// The mean or the median distance of neighbours, whichever is less. `None` for less than two.
+fn typical_distance_ns(times: &[i64]) -> Option<f64> {
+    let (first, last) = (times.first()?, times.last()?);
+    let mut distances: Vec<i64> =
+        times.iter().zip(times.iter().skip(1)).map(|(a, b)| b.saturating_sub(*a)).collect();
+    let mean_ns = last.saturating_sub(*first) as f64 / distances.len() as f64;
+    let median_ns = percentile(&mut distances, 50)?;
+    Some(mean_ns.min(median_ns as f64))
 }
 
 /// The times of `graph` after `edits`.
@@ -73,7 +119,9 @@ pub(super) fn replay(graph: &Graph<'_>, edits: &Edits) -> Replayed {
     for work in &graph.listed {
         replayed.work_start_ns.push(time_at(PointKind::WorkStart(*work)).unwrap_or_default());
         replayed.work_end_ns.push(time_at(PointKind::WorkEnd(*work)).unwrap_or_default());
-        let call = graph.works.get(*work as usize).and_then(|work| work.call);
+        let node = graph.works.get(*work as usize);
+        replayed.work_stream.push(node.map_or(NONE, |node| node.stream));
+        let call = node.and_then(|work| work.call);
         let launch_ns = call.and_then(|call| time_at(PointKind::CallStart(call)));
         replayed.launch_start_ns.push(launch_ns);
         let waited = call.and_then(|call| waited_ns.get(call as usize));
@@ -116,6 +164,8 @@ struct CallChange {
     saved_ns: i64,
     host_before_ns: Option<i64>,
     drops_waits: bool,
+    /// The most time from the end of the awaited work to the call's return.
+    return_ns: Option<i64>,
 }
 
 impl CallChange {
@@ -202,8 +252,10 @@ impl<'g, 't> Changes<'g, 't> {
     }
 
     fn edit_calls(&mut self, edits: &Edits) {
-        let is_unchanged =
-            edits.call_ns.is_empty() && edits.host_before_ns.is_empty() && edits.no_wait.is_empty();
+        let is_unchanged = edits.call_ns.is_empty()
+            && edits.host_before_ns.is_empty()
+            && edits.no_wait.is_empty()
+            && edits.return_ns.is_empty();
         if is_unchanged {
             return;
         }
@@ -234,6 +286,11 @@ impl<'g, 't> Changes<'g, 't> {
         for index in &edits.no_wait {
             if let Some(change) = self.call_change_mut(*index) {
                 change.drops_waits = true;
+            }
+        }
+        for (index, ns) in &edits.return_ns {
+            if let Some(change) = self.call_change_mut(*index) {
+                change.return_ns = Some(bounded_ns(*ns));
             }
         }
     }
@@ -361,8 +418,13 @@ impl<'g, 't> Changes<'g, 't> {
                     let changed_ns = from_ns.saturating_add(body_ns);
                     return Some(self.without_tool(changed_ns, unchanged_ns));
                 }
-                let is_dropped = change.drops_waits || change.is_removed();
-                (!is_dropped).then_some(unchanged_ns)
+                if change.drops_waits || change.is_removed() {
+                    return None;
+                }
+                let is_wait = matches!(edge.kind, EdgeKind::Wait | EdgeKind::Copy);
+                let return_ns = change.return_ns.filter(|_| is_wait);
+                let latest_ns = return_ns.map_or(i64::MAX, |ns| from_ns.saturating_add(ns));
+                Some(unchanged_ns.min(latest_ns))
             }
             _ => Some(unchanged_ns),
         }

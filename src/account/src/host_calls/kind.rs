@@ -29,8 +29,10 @@ pub enum CallKind {
     GraphLaunch,
     /// Begins to capture a CUDA graph.
     BeginCapture,
-    /// Ends a capture, makes, instantiates, updates or destroys a CUDA graph.
+    /// Ends a capture, makes, instantiates or updates a CUDA graph.
     GraphMake,
+    /// Destroys a CUDA graph.
+    GraphDestroy,
     /// Loads, links or unloads code.
     Load,
     /// Anything else.
@@ -47,8 +49,9 @@ const KINDS: &[(&str, CallKind)] = &[
     ("graphcreate", CallKind::GraphMake),
     ("graphclone", CallKind::GraphMake),
     ("graphadd", CallKind::GraphMake),
+    ("graphexecdestroy", CallKind::GraphDestroy),
+    ("graphdestroy", CallKind::GraphDestroy),
     ("graphexec", CallKind::GraphMake),
-    ("graphdestroy", CallKind::GraphMake),
     ("graphupload", CallKind::GraphMake),
     ("launchkernel", CallKind::Launch),
     ("launchcooperativekernel", CallKind::Launch),

@@ -25,6 +25,8 @@ fn calls_know_what_they_do() {
         ("cudaGraphLaunch_v10000", CallKind::GraphLaunch),
         ("cudaStreamBeginCapture", CallKind::BeginCapture),
         ("cudaGraphInstantiateWithFlags", CallKind::GraphMake),
+        ("cudaGraphExecDestroy", CallKind::GraphDestroy),
+        ("cuGraphExecUpdate_v2", CallKind::GraphMake),
         ("cuLibraryLoadData", CallKind::Load),
         ("cudaGetDevice", CallKind::Other),
     ];

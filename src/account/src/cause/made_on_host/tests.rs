@@ -11,7 +11,7 @@ fn step(pageable: bool) -> StepScript {
 #[test]
 fn a_small_array_copied_in_each_step_is_found() {
     let found = step(true).play(5).look(find).unwrap();
-    assert!(found.text.contains("copies them to the GPU once a step (512 B in all)"));
+    assert!(found.text.contains("from pageable memory to the GPU once a step (512 B in all)"));
     assert!(found.hint.contains("device=\"cuda\""));
     assert_eq!(found.least.no_wait.len(), 4);
 }

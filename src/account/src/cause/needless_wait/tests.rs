@@ -10,7 +10,7 @@ fn waits_after_each_launch_are_found() {
     let window = step.play(5);
     let found = window.look(find).unwrap();
     assert!(found.text.contains("5 times a step (cudaDeviceSynchronize)"), "{}", found.text);
-    assert!(found.is_bound);
+    assert!(!found.is_bound);
     // One a step stays at least.
     assert_eq!(found.most.no_wait.len(), 4 * 5);
     assert_eq!(found.least.no_wait.len(), 4 * 4);

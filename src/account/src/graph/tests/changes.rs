@@ -56,6 +56,25 @@ fn without_its_waits_a_host_runs_ahead() {
 }
 
 #[test]
+fn a_wait_may_return_sooner() {
+    let mut machine = Machine::default();
+    let mut waits = Vec::new();
+    for _ in 0..40 {
+        machine.launch(1, 7, 40_000);
+        waits.push(machine.synchronize(1, 7));
+        machine.host(1, 9_000);
+    }
+    let graph = Graph::new(&machine.trace, &machine.order());
+    let returns = |ns: u64| {
+        let return_ns = waits.iter().map(|at| (*at, ns)).collect();
+        step_ns(&graph, 1, 40, &Edits { return_ns, ..Edits::default() })
+    };
+    assert_eq!(returns(0), (LATENCY_NS + 40_000 + 9_000) as f64);
+    // Never later than it did.
+    assert_eq!(returns(1_000_000), (LATENCY_NS + 40_000 + RETURN_NS + 9_000) as f64);
+}
+
+#[test]
 fn a_call_that_is_removed_neither_takes_time_nor_waits() {
     let mut machine = Machine::default();
     let mut waits = Vec::new();
@@ -99,6 +118,10 @@ fn a_copy_on_a_stream_of_its_own_runs_beside_the_kernels() {
     let replayed = graph.replay(&edits);
     let kernels: Vec<u32> = (1..40).step_by(2).collect();
     assert_eq!(replayed.step_ns(&kernels), Some((40_000 + GAP_NS) as f64));
+    // Seen from the copies the step would be faster than its kernels are.
+    let steps: Vec<u32> = (0..40).step_by(2).collect();
+    assert!(replayed.step_ns(&steps).unwrap() < 40_000.0);
+    assert_eq!(replayed.completion_ns(&steps), Some((40_000 + GAP_NS) as f64));
     // Copies follow each other on their engine.
     assert_eq!(replayed.work_start_ns[22] - replayed.work_start_ns[20], 30_000);
     // The first kernel waits for its copy.
