@@ -100,6 +100,9 @@ fn units(launches: &Launches, period: &Period) -> Option<Cuts> {
 fn chosen(launches: &Launches, periods: &[Period]) -> Option<Period> {
     let exact: Vec<_> = periods.iter().filter(|p| p.share >= EXACT).collect();
     let most = exact.iter().map(|p| p.matched_ns).max();
+    if most.is_some_and(|ns| ns < launches.gpu_between(0, launches.len()) / 2) {
+        return widest(launches, exact);
+    }
     let covering = exact.iter().filter(|p| p.matched_ns >= most.unwrap_or(0) / 10 * 9);
     let mut covering: Vec<_> = covering.copied().collect();
     covering.sort_by_key(|p| (!p.rich, p.lag));
@@ -114,6 +117,18 @@ fn chosen(launches: &Launches, periods: &[Period]) -> Option<Period> {
         longer.next().unwrap_or(shortest)
     };
     Some(inner(launches, periods, whole).unwrap_or(**whole))
+}
+
+/// Of exact periods that repeat for a part of the run each, the shortest among those whose units
+/// cover nearly the most of the whole run.
+fn widest(launches: &Launches, mut exact: Vec<&Period>) -> Option<Period> {
+    exact.sort_by_key(|p| (std::cmp::Reverse(p.matched_ns), p.lag));
+    let (rich, plain): (Vec<_>, Vec<_>) = exact.into_iter().partition(|p| p.rich);
+    let tried = rich.into_iter().take(INNER).chain(plain.into_iter().take(INNER));
+    let covers: Vec<_> = tried.map(|p| (covered_ns(launches, p), p)).collect();
+    let most = covers.iter().map(|(ns, _)| *ns).max()?;
+    let covers = covers.into_iter().filter(|(ns, _)| *ns >= most / 20 * 19);
+    covers.min_by_key(|(_, p)| (p.lag, !p.rich)).map(|(_, p)| *p)
 }
 
 /// The step of a loop of which `whole` is several steps and something else: the shortest among
