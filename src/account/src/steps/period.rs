@@ -32,6 +32,8 @@ const BLOCK: f64 = 0.85;
 const MISMATCHES: [i64; 2] = [9, 199];
 /// The most lags of each sequence that are compared along the whole of it.
 const LAGS: usize = 40;
+/// The most positions of a long sequence that are compared first.
+const SAMPLED: usize = 4_096;
 /// The most periods within a period that are looked at.
 const INNER: usize = 6;
 /// Lags that are always compared.
@@ -73,7 +75,10 @@ pub(super) struct Repeated {
 /// The steps by the period.
 pub(super) fn find(launches: &Launches) -> Option<Repeated> {
     let mut periods = verified(launches, true);
-    periods.extend(verified(launches, false));
+    // Tokens are numbered as they come, so equal sequences have equal numbers.
+    if launches.rich != launches.plain {
+        periods.extend(verified(launches, false));
+    }
     let chosen = chosen(launches, &periods)?;
     let cuts = units(launches, &chosen)?;
     let total = launches.gpu_between(0, launches.len());
@@ -238,6 +243,9 @@ fn divisors(lag: usize) -> Vec<usize> {
 /// The stretches in which a lag repeats often enough, with breaks and without.
 fn stretches(launches: &Launches, tokens: &[u32], lag: usize, rich: bool) -> Vec<Period> {
     let Some(later) = tokens.get(lag..).filter(|_| lag > 0) else { return Vec::new() };
+    if !may_repeat(tokens, later) {
+        return Vec::new();
+    }
     let mut best = MISMATCHES.map(Scored::new);
     for (at, (a, b)) in tokens.iter().zip(later).enumerate() {
         for scored in &mut best {
@@ -250,6 +258,17 @@ fn stretches(launches: &Launches, tokens: &[u32], lag: usize, rich: bool) -> Vec
         found.extend(strict.period(launches, tokens, lag, rich));
     }
     found
+}
+
+/// Whether at least a few of some positions all over the sequence match: a look that is quicker
+/// than the whole comparison.
+fn may_repeat(tokens: &[u32], later: &[u32]) -> bool {
+    let every = later.len() / SAMPLED;
+    if every < 8 {
+        return true;
+    }
+    let pairs = tokens.iter().zip(later).step_by(every);
+    pairs.filter(|(a, b)| a == b).count() * 20 >= SAMPLED
 }
 
 /// The positions `from..end` whose score is highest so far.
