@@ -32,6 +32,8 @@ const BLOCK: f64 = 0.85;
 const MISMATCHES: [i64; 2] = [9, 199];
 /// The most lags of each sequence that are compared along the whole of it.
 const LAGS: usize = 40;
+/// The number of units from which a block is a step even though it breaks.
+const OFTEN: usize = 200;
 /// The most positions of a long sequence that are compared first.
 const SAMPLED: usize = 4_096;
 /// The most periods within a period that are looked at.
@@ -85,7 +87,9 @@ pub(super) fn find(launches: &Launches) -> Option<Repeated> {
     let equal = cuts.equal_share(&launches.plain);
     let is_unbroken = chosen.share >= EXACT && chosen.matched_ns >= total / 10 * 8;
     let with_event = cuts.units().filter(|(from, to)| launches.has_event(*from, *to)).count();
-    let is_step = is_unbroken || equal >= EXACT || with_event * 10 >= cuts.count() * 9;
+    // No model has so many layers in the few steps that hide as one block.
+    let is_often = equal >= 0.9 && cuts.count() >= OFTEN;
+    let is_step = is_unbroken || is_often || equal >= EXACT || with_event * 10 >= cuts.count() * 9;
     let repeats_ns = (cuts.gpu_ns(launches) as f64 * equal) as u64;
     is_step.then_some(Repeated { cuts, unbroken_ns: chosen.matched_ns, repeats_ns })
 }
