@@ -13,6 +13,7 @@
 
 pub mod cause;
 pub mod class;
+pub mod compare;
 pub mod edits;
 pub mod facts;
 pub mod gains;

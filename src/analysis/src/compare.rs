@@ -23,8 +23,8 @@ use std::collections::HashMap;
 use join::KernelPair;
 use rgpu_model::comparison::TimeSource;
 use rgpu_model::comparison::{
-    ComparedSide, Comparison, KernelChange, RankChange, RegionChange, SCHEMA, SideTime, TimeChange,
-    TimeVerdict,
+    AccountChange, ComparedSide, Comparison, KernelChange, RankChange, RegionChange, SCHEMA,
+    SideTime, TimeChange, TimeVerdict,
 };
 use rgpu_model::profile::CheckVerdict;
 use rgpu_model::profile::Gap;
@@ -87,6 +87,7 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
         only_b: joins.only_b.iter().map(join::LaunchGroup::unmatched).collect(),
         regions: regions(a, b),
         ranks: ranks(a, b),
+        account: account(a, b),
         differences,
         parts: Vec::new(),
         gaps,
@@ -174,6 +175,11 @@ fn ranks(a: &Profile, b: &Profile) -> Vec<RankChange> {
         })
     });
     changes.collect()
+}
+
+/// Where the time changed, if both profiles have accounts.
+fn account(a: &Profile, b: &Profile) -> Option<AccountChange> {
+    rgpu_account::compare::accounts(a.account.as_ref()?, b.account.as_ref()?)
 }
 
 /// The regions that both profiles have, in the base's order.

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::RungId;
+use super::account::AccountCause;
+use super::finding::GainScope;
 use super::open_enum::open_enum;
 use super::profile::{CheckVerdict, Gap};
 
@@ -49,6 +51,9 @@ pub struct Comparison {
     /// Ranks that both sides have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankChange>,
+    /// Where the time of a step, or of the program, changed; absent unless both sides have accounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountChange>,
     /// Differences in the conditions of the two sides; not empty only if the user forced the
     /// comparison.
     #[serde(default)]
@@ -102,6 +107,35 @@ pub struct RankChange {
     pub waited_ns: [u64; 2],
     /// By how much it came last to collectives.
     pub late_ns: [u64; 2],
+}
+
+/// The accounts of both sides, base first.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AccountChange {
+    /// What the times are of: a step, or the whole program if not both sides have steps.
+    pub of: GainScope,
+    /// Time of it in nanoseconds.
+    pub ns: [u64; 2],
+    /// What to know when reading it; absent if nothing.
+    pub note: Option<String>,
+    /// The causes whose time changed, largest change first.
+    #[serde(default)]
+    pub parts: Vec<PartChange>,
+}
+
+/// The time of one cause on both sides.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartChange {
+    /// The cause.
+    pub cause: AccountCause,
+    /// Time on the critical path in nanoseconds, base first.
+    pub ns: [u64; 2],
+    /// By how much it grew, in nanoseconds; negative if it fell.
+    pub difference_ns: i64,
+    /// The kernel, call or operator whose time changed most; empty if none is known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub row: String,
 }
 
 /// Verdict on the change of a time.

@@ -117,6 +117,9 @@ fn alike(launches: &Launches, at: Vec<usize>, source: StepSource, spread: f64) -
     let first = fits.iter().position(|fits| *fits)?;
     let last = fits.iter().rposition(|fits| *fits)?;
     let good = fits.get(first..=last)?.iter().filter(|fits| **fits).count();
+    let fitting = cuts.units().zip(&fits).filter(|(_, fits)| **fits);
+    let fitting_ns = fitting.map(|((from, to), _)| launches.gpu_between(from, to));
+    let fitting_ns = fitting_ns.fold(0, u64::saturating_add);
     cuts.at = cuts.at.get(first..=last + 1)?.to_vec();
     let total = launches.gpu_between(0, launches.len());
     let few = cuts.count() < 5;
@@ -127,7 +130,7 @@ fn alike(launches: &Launches, at: Vec<usize>, source: StepSource, spread: f64) -
     let fits = cuts.count() >= FEWEST
         && good * 10 >= cuts.count() * 8
         && high as f64 <= low as f64 * most + 2.0
-        && cuts.gpu_ns(launches) >= total / 2;
+        && fitting_ns >= total / 2;
     fits.then_some(cuts)
 }
 

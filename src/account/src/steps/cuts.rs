@@ -52,7 +52,13 @@ impl Cuts {
         let usual = usual_unit(tokens, &middle);
         let wanted = counts(tokens, usual);
         let (mut equal, mut all) = (0_usize, 0_usize);
+        let same = tokens.get(usual.0..usual.1);
         for unit in self.units() {
+            if tokens.get(unit.0..unit.1) == same {
+                equal += length;
+                all += length;
+                continue;
+            }
             let here = counts(tokens, unit);
             equal +=
                 here.iter().map(|(t, n)| (*n).min(*wanted.get(t).unwrap_or(&0))).sum::<usize>();

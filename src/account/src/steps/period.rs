@@ -32,6 +32,10 @@ const BLOCK: f64 = 0.85;
 const MISMATCHES: [i64; 2] = [9, 199];
 /// The most lags of each sequence that are compared along the whole of it.
 const LAGS: usize = 40;
+/// The number of units from which a block is a step even though it breaks.
+const OFTEN: usize = 200;
+/// The most positions of a long sequence that are compared first.
+const SAMPLED: usize = 4_096;
 /// The most periods within a period that are looked at.
 const INNER: usize = 6;
 /// Lags that are always compared.
@@ -73,14 +77,19 @@ pub(super) struct Repeated {
 /// The steps by the period.
 pub(super) fn find(launches: &Launches) -> Option<Repeated> {
     let mut periods = verified(launches, true);
-    periods.extend(verified(launches, false));
+    // Tokens are numbered as they come, so equal sequences have equal numbers.
+    if launches.rich != launches.plain {
+        periods.extend(verified(launches, false));
+    }
     let chosen = chosen(launches, &periods)?;
     let cuts = units(launches, &chosen)?;
     let total = launches.gpu_between(0, launches.len());
     let equal = cuts.equal_share(&launches.plain);
     let is_unbroken = chosen.share >= EXACT && chosen.matched_ns >= total / 10 * 8;
     let with_event = cuts.units().filter(|(from, to)| launches.has_event(*from, *to)).count();
-    let is_step = is_unbroken || equal >= EXACT || with_event * 10 >= cuts.count() * 9;
+    // No model has so many layers in the few steps that hide as one block.
+    let is_often = equal >= 0.9 && cuts.count() >= OFTEN;
+    let is_step = is_unbroken || is_often || equal >= EXACT || with_event * 10 >= cuts.count() * 9;
     let repeats_ns = (cuts.gpu_ns(launches) as f64 * equal) as u64;
     is_step.then_some(Repeated { cuts, unbroken_ns: chosen.matched_ns, repeats_ns })
 }
@@ -100,6 +109,9 @@ fn units(launches: &Launches, period: &Period) -> Option<Cuts> {
 fn chosen(launches: &Launches, periods: &[Period]) -> Option<Period> {
     let exact: Vec<_> = periods.iter().filter(|p| p.share >= EXACT).collect();
     let most = exact.iter().map(|p| p.matched_ns).max();
+    if most.is_some_and(|ns| ns < launches.gpu_between(0, launches.len()) / 2) {
+        return widest(launches, exact);
+    }
     let covering = exact.iter().filter(|p| p.matched_ns >= most.unwrap_or(0) / 10 * 9);
     let mut covering: Vec<_> = covering.copied().collect();
     covering.sort_by_key(|p| (!p.rich, p.lag));
@@ -114,6 +126,18 @@ fn chosen(launches: &Launches, periods: &[Period]) -> Option<Period> {
         longer.next().unwrap_or(shortest)
     };
     Some(inner(launches, periods, whole).unwrap_or(**whole))
+}
+
+/// Of exact periods that repeat for a part of the run each, the shortest among those whose units
+/// cover nearly the most of the whole run.
+fn widest(launches: &Launches, mut exact: Vec<&Period>) -> Option<Period> {
+    exact.sort_by_key(|p| (std::cmp::Reverse(p.matched_ns), p.lag));
+    let (rich, plain): (Vec<_>, Vec<_>) = exact.into_iter().partition(|p| p.rich);
+    let tried = rich.into_iter().take(INNER).chain(plain.into_iter().take(INNER));
+    let covers: Vec<_> = tried.map(|p| (covered_ns(launches, p), p)).collect();
+    let most = covers.iter().map(|(ns, _)| *ns).max()?;
+    let covers = covers.into_iter().filter(|(ns, _)| *ns >= most / 20 * 19);
+    covers.min_by_key(|(_, p)| (p.lag, !p.rich)).map(|(_, p)| *p)
 }
 
 /// The step of a loop of which `whole` is several steps and something else: the shortest among
@@ -223,6 +247,9 @@ fn divisors(lag: usize) -> Vec<usize> {
 /// The stretches in which a lag repeats often enough, with breaks and without.
 fn stretches(launches: &Launches, tokens: &[u32], lag: usize, rich: bool) -> Vec<Period> {
     let Some(later) = tokens.get(lag..).filter(|_| lag > 0) else { return Vec::new() };
+    if !may_repeat(tokens, later) {
+        return Vec::new();
+    }
     let mut best = MISMATCHES.map(Scored::new);
     for (at, (a, b)) in tokens.iter().zip(later).enumerate() {
         for scored in &mut best {
@@ -235,6 +262,17 @@ fn stretches(launches: &Launches, tokens: &[u32], lag: usize, rich: bool) -> Vec
         found.extend(strict.period(launches, tokens, lag, rich));
     }
     found
+}
+
+/// Whether at least a few of some positions all over the sequence match: a look that is quicker
+/// than the whole comparison.
+fn may_repeat(tokens: &[u32], later: &[u32]) -> bool {
+    let every = later.len() / SAMPLED;
+    if every < 8 {
+        return true;
+    }
+    let pairs = tokens.iter().zip(later).step_by(every);
+    pairs.filter(|(a, b)| a == b).count() * 20 >= SAMPLED
 }
 
 /// The positions `from..end` whose score is highest so far.

@@ -64,7 +64,7 @@ impl Group<'_> {
         at.push(end.unwrap_or(launches.len()));
         at.sort_unstable();
         at.dedup();
-        let cuts = Cuts { at, source: StepSource::Range, name: Some(name.to_owned()) };
+        let cuts = Cuts { at, source: StepSource::Range, name: Some(shown_name(name)) };
         if cuts.count() < FEWEST || cuts.count() * 2 < outer.len() {
             return None;
         }
@@ -94,15 +94,24 @@ impl Group<'_> {
 fn name_rank(name: &str) -> u32 {
     let name = name.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    // A `writer` is no iteration.
+    let iterates = name.split(|c: char| !c.is_alphabetic()).any(|word| word.starts_with("iter"));
     if name.starts_with("profilerstep") || name == "torch@step" {
         0
-    } else if has(&["step", "iter"]) && !has(&["optimizer", "opt.", "scheduler", "substep"]) {
+    } else if (has(&["step"]) || iterates) && !has(&["optimizer", "opt.", "scheduler", "substep"]) {
         1
     } else if has(&["epoch"]) {
         3
     } else {
         2
     }
+}
+
+/// The name as it is shown: of a module of XLA only the module.
+fn shown_name(name: &str) -> String {
+    let module = name.split_once("#hlo_module=").map(|(_, rest)| rest);
+    let module = module.and_then(|rest| rest.split([',', '#']).next());
+    module.unwrap_or(name).to_owned()
 }
 
 /// Whether the range's domain is a library's that marks its own calls.

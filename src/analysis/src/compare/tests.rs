@@ -311,3 +311,19 @@ fn one_file_is_the_same_in_every_verdict() {
     let mut all = kernels.chain(&there.time).map(|t| t.verdict).chain([there.verdict]);
     assert!(all.all(|verdict| verdict == TimeVerdict::Same));
 }
+
+#[test]
+fn the_accounts_of_a_step_are_compared() {
+    let profile = |count: u64, ns: u64| {
+        let cause = rgpu_model::account::AccountCause::Sort;
+        let part = rgpu_model::account::AccountPart { cause, ns, ..Default::default() };
+        let step = rgpu_model::account::StepTime { count, median_ns: ns, ..Default::default() };
+        let step = Some(step);
+        let account = rgpu_model::Account { step, parts: vec![part], ..Default::default() };
+        Profile { account: Some(account), ..Profile::default() }
+    };
+    let change = held(&profile(10, 500), &profile(30, 400)).account.unwrap();
+    assert_eq!(change.ns, [500, 400]);
+    assert_eq!(change.parts[0].difference_ns, -100);
+    assert_eq!(held(&profile(10, 500), &Profile::default()).account, None);
+}

@@ -1,8 +1,8 @@
 //! The sections of a comparison: the evidence of its verdict.
 
 use super::words::{
-    MAX_METRICS, change, effect, factor, gap_label, interval, join_note, kernel, launches,
-    rank_changes, side, value,
+    MAX_METRICS, account_changes, change, effect, factor, gap_label, interval, join_note, kernel,
+    launches, rank_changes, side, value,
 };
 use crate::blocks::{Block, Blocks, TableBlock};
 use crate::quantity::duration;
@@ -11,6 +11,7 @@ use crate::{KernelNames, TextTable};
 use rgpu_model::comparison::{
     ComparedSide, Comparison, KernelChange, RegionChange, TimeSource, UnmatchedKernel,
 };
+use rgpu_model::finding::GainScope;
 
 /// All sections; `is_whole` if they have all that is known, as in a file.
 pub(super) fn report(c: &Comparison, names: KernelNames, is_whole: bool) -> Blocks {
@@ -31,6 +32,7 @@ pub(super) fn report(c: &Comparison, names: KernelNames, is_whole: bool) -> Bloc
     }
     titled(&mut out, "regions", regions);
     titled(&mut out, "ranks", rank_changes(c));
+    account(&mut out, c, names, is_whole);
     if !c.differences.is_empty() {
         out.add(Block::Subheading("different (compared with --force)".to_owned()));
     }
@@ -53,6 +55,20 @@ fn titled(out: &mut Blocks, title: &'static str, table: TextTable) {
     if !table.is_empty() {
         out.add(Block::Group(title));
         out.full_table(TableBlock { table, indent: 2, ..TableBlock::default() });
+    }
+}
+
+/// Where the time of a step, or of the program, changed.
+fn account(out: &mut Blocks, c: &Comparison, names: KernelNames, is_whole: bool) {
+    let Some(account) = &c.account else { return };
+    let title = if account.of == GainScope::Step {
+        "where a step's time changed"
+    } else {
+        "where the program's time changed"
+    };
+    titled(out, title, account_changes(account, names, is_whole));
+    if let Some(note) = &account.note {
+        out.add(Block::Note(2, note.clone()));
     }
 }
 

@@ -1,10 +1,10 @@
 //! Texts of a comparison that the terminal and the Markdown rendering share: one number, name or
-//! note each, and the table of ranks.
+//! note each, and the tables of ranks and causes.
 
 use crate::quantity::{bytes, digits, duration, per_second, percent};
 use crate::{KernelNames, TextTable};
 use rgpu_model::Comparison;
-use rgpu_model::comparison::{ChangeEffect, JoinedBy};
+use rgpu_model::comparison::{AccountChange, ChangeEffect, JoinedBy, PartChange};
 use rgpu_model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
 use rgpu_model::profile::Gap;
 
@@ -126,4 +126,76 @@ pub(super) fn rank_changes(c: &Comparison) -> TextTable {
             ("late:", &|rank| pair(rank.late_ns)),
         ],
     )
+}
+
+/// The least change of a cause that a screen shows, as a part of the time of the base.
+const LEAST_CHANGE: f64 = 0.005;
+
+/// The whole time and the causes that changed, largest change first; all of them if `is_whole`.
+pub(super) fn account_changes(
+    account: &AccountChange,
+    names: KernelNames,
+    is_whole: bool,
+) -> TextTable {
+    let least = account.ns[0].max(account.ns[1]) as f64 * LEAST_CHANGE;
+    let grew = |[a, b]: [u64; 2]| i64::try_from(i128::from(b) - i128::from(a)).unwrap_or(i64::MAX);
+    let whole =
+        PartChange { ns: account.ns, difference_ns: grew(account.ns), ..PartChange::default() };
+    let changed = account.parts.iter();
+    let changed =
+        changed.filter(|part| is_whole || part.difference_ns.unsigned_abs() as f64 >= least);
+    let rows = std::iter::once((true, &whole)).chain(changed.map(|part| (false, part)));
+    TextTable::of(
+        rows.collect::<Vec<_>>(),
+        &[
+            ("", &|(is_whole, part)| {
+                if *is_whole { "all".to_owned() } else { part.cause.words().to_owned() }
+            }),
+            ("a:", &|(_, part)| duration(part.ns[0] as f64)),
+            ("b:", &|(_, part)| duration(part.ns[1] as f64)),
+            ("change:", &|(_, part)| {
+                let sign = if part.difference_ns < 0 { "−" } else { "+" };
+                format!("{sign}{}", duration(part.difference_ns.unsigned_abs() as f64))
+            }),
+            ("most in", &|(_, part)| {
+                if part.cause.is_gpu() { names.name(&part.row) } else { part.row.clone() }
+            }),
+        ],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_model::account::AccountCause;
+
+    #[test]
+    fn a_change_of_the_account_is_told_by_cause() {
+        let part = |cause, ns: [u64; 2], row: &str| {
+            let difference_ns = ns[1] as i64 - ns[0] as i64;
+            PartChange { cause, ns, difference_ns, row: row.to_owned() }
+        };
+        let account = AccountChange {
+            ns: [12_000_000, 9_100_000],
+            parts: vec![
+                part(AccountCause::CopyPageable, [3_000_000, 0], "HtoD"),
+                part(AccountCause::Host, [100_000, 200_000], "train.py(12): load"),
+                part(AccountCause::Cast, [1_000, 2_000], "cast"),
+            ],
+            ..AccountChange::default()
+        };
+        let rows = |is_whole| {
+            let text = account_changes(&account, KernelNames::Full, is_whole).plain(120, 0);
+            let lines = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "));
+            lines.collect::<Vec<_>>()
+        };
+        let expected = [
+            "a b change most in",
+            "all 12.0 ms 9.10 ms −2.90 ms",
+            "copies, pageable memory 3.00 ms 0 ns −3.00 ms HtoD",
+            "host work 100 µs 200 µs +100 µs train.py(12): load",
+        ];
+        assert_eq!(rows(false), expected);
+        assert_eq!(rows(true).len(), 5);
+    }
 }

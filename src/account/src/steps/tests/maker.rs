@@ -10,6 +10,8 @@ pub(super) struct Maker {
     pub(super) order: Vec<u32>,
     /// Number of the stream for what is launched next.
     pub(super) stream: u64,
+    /// Number of the shape of what is launched next.
+    pub(super) shape: Option<u32>,
     host_ns: u64,
     gpu_ns: u64,
 }
@@ -43,7 +45,7 @@ impl Maker {
             launch: None,
             regions: Vec::new(),
             rank: None,
-            shape: None,
+            shape: self.shape,
         });
         self.trace.span_ns = self.trace.span_ns.max(self.gpu_ns);
     }

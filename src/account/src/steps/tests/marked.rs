@@ -82,3 +82,31 @@ fn work_after_the_start_of_a_range_is_in_its_step() {
     assert_eq!(steps.all[4].work.len(), 2);
     assert_eq!(maker.name(steps.all[4].work[0]), "a");
 }
+
+#[test]
+fn a_name_that_only_looks_like_a_step_is_none() {
+    let mut maker = Maker::default();
+    for _ in 0..15 {
+        for _ in 0..3 {
+            maker.range("criterion", 0, |maker| maker.kernel("loss", 60_000));
+        }
+        maker.kernel("rest", 30_000);
+    }
+    let steps = steps(&maker);
+    assert_eq!(steps.time.found_by, StepSource::Period);
+    assert_eq!(count(&steps), (15, 4));
+}
+
+#[test]
+fn a_module_of_a_compiler_is_shown_by_its_name() {
+    let mut maker = Maker::default();
+    for _ in 0..9 {
+        maker.range("TSL@XlaModule:#hlo_module=jit_step,program_id=86#", 0, |maker| {
+            maker.kernel("a", 30_000);
+            maker.kernel("b", 30_000);
+        });
+    }
+    let steps = steps(&maker);
+    assert_eq!(steps.time.name.as_deref(), Some("jit_step"));
+    assert_eq!(count(&steps), (9, 2));
+}

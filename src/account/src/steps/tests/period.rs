@@ -260,6 +260,24 @@ fn something_slow_every_so_many_units_makes_the_step() {
 }
 
 #[test]
+fn shapes_that_change_now_and_then_change_no_step() {
+    let mut maker = Maker::default();
+    for shape in 0..15 {
+        maker.shape = Some(shape);
+        for at in 0..shape {
+            maker.kernel(&format!("tune{shape}_{at}"), 5_000);
+        }
+        for _ in 0..40 {
+            for part in ["a", "b", "a", "c", "sum"] {
+                maker.kernel(part, 30_000);
+            }
+        }
+    }
+    let steps = steps(&maker);
+    assert_eq!(count(&steps), (600, 5));
+}
+
+#[test]
 fn random_launches_do_not_repeat() {
     for kinds in [2, 3, 20, 400] {
         let mut dice = Dice::new(kinds);
