@@ -1,7 +1,7 @@
 // The picture of a step: a bar of its parts with their names in or below it, and a thinner bar of what
 // runs beside them.
 
-const [BAR, HIDDEN_BAR, LABEL_ROW] = [76, 18, 20];
+const [BAR, DOWN_BAR, HIDDEN_BAR, LABEL_ROW] = [76, 48, 18, 20];
 
 /** The colours of parts: one of the palette for each that the GPU does, grey for the host and for waits. */
 function partColors(parts) {
@@ -95,8 +95,8 @@ function downBar(parts, colors, share, text, y, thick, long) {
     const words = text(part);
     const label = Math.max(middle, last + LABEL_ROW, y + 7);
     nodes.push(partBox(part, colors.get(part), words, { x: 1, y: (y + x + 0.75).toFixed(2), width: thick, height: Math.max(0.75, wide - 1.5).toFixed(2) }));
-    nodes.push(svg("path", { class: "lead", d: `M${thick + 2} ${middle.toFixed(1)}h6L${thick + 20} ${label.toFixed(1)}h5` }));
-    nodes.push(svg("text", { x: thick + 30, y: (label + 4.5).toFixed(1) }, svg("tspan", { class: "strong" }, part.label), svg("tspan", { class: "ink" }, ` ${words}`)));
+    nodes.push(svg("path", { class: "lead", d: `M${thick + 2} ${middle.toFixed(1)}h5L${thick + 15} ${label.toFixed(1)}h4` }));
+    nodes.push(svg("text", { x: thick + 23, y: (label + 4.5).toFixed(1) }, svg("tspan", { class: "strong" }, part.label), svg("tspan", { class: "ink" }, ` ${words}`)));
     last = label;
   }
   return { nodes, end: Math.max(y + long, last + LABEL_ROW / 2) };
@@ -109,13 +109,13 @@ function stepPicture(whole, parts, width) {
   const nodes = isNarrow ? [svg("text", { class: "strong", x: 0, y: 13 }, whole)]
     : [svg("path", { class: "axis measure", d: `M0.5 26v-7h${width - 1}v7` }), svg("text", { class: "strong", x: width / 2, y: 13, "text-anchor": "middle" }, whole)];
   const draw = (list, share, text, y, isThin) => isNarrow
-    ? downBar(list, colors, share, text, y, isThin ? HIDDEN_BAR : BAR, isThin ? 120 : 320) : acrossBar(list, colors, share, text, width, y, isThin ? HIDDEN_BAR : BAR);
+    ? downBar(list, colors, share, text, y, isThin ? HIDDEN_BAR : DOWN_BAR, isThin ? 120 : 320) : acrossBar(list, colors, share, text, width, y, isThin ? HIDDEN_BAR : BAR);
   const top = draw(parts, part => part.share, part => part.percent, isNarrow ? 24 : 30, false);
   nodes.push(...top.nodes);
   let end = top.end;
   const hidden = parts.filter(part => part.hidden_share > 0).sort((a, b) => b.hidden_share - a.hidden_share);
   if (hidden.length) {
-    nodes.push(svg("text", { class: "ink", x: 0, y: end + 26 }, "Beside that, hidden behind it:"));
+    nodes.push(svg("text", { class: "ink", x: 0, y: end + 26 }, "Hidden beside it:"));
     const bar = draw(hidden, part => part.hidden_share, part => part.hidden, end + 36, true);
     nodes.push(...bar.nodes);
     end = bar.end;
