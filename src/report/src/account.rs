@@ -56,29 +56,35 @@ pub(super) struct PartRow {
 
 /// The heading of an account.
 pub(super) fn title(account: &Account) -> &'static str {
-    match account.step {
+    match step(account) {
         Some(_) => "where a step's time goes",
         None => "where the program's time goes",
     }
 }
 
-/// The parts that an account is about: those of a step, or of the program without steps.
-pub(super) fn parts(account: &Account) -> &[AccountPart] {
-    if account.step.is_some() { &account.parts } else { &account.program_parts }
+/// The step whose time is split; `None` if it is the program's.
+pub(super) fn step(account: &Account) -> Option<&StepTime> {
+    account.step.as_ref().filter(|_| !account.parts.is_empty())
 }
 
-/// Nanoseconds that the parts add up to.
+/// The parts that an account is about: those of a step, or of the program.
+pub(super) fn parts(account: &Account) -> &[AccountPart] {
+    if step(account).is_some() { &account.parts } else { &account.program_parts }
+}
+
+/// Nanoseconds that the parts are of.
 pub(super) fn whole_ns(account: &Account) -> u64 {
-    account.step.as_ref().map_or(account.program_ns, |step| step.median_ns)
+    step(account).map_or(account.program_ns, |step| step.median_ns)
 }
 
 /// `a step 33.1 ms (32.8 to 34.0), 120 steps found by their kernels' sequence; start-up 2.10 s
 /// before them`. Without steps, how long the program takes.
 pub(super) fn lead(account: &Account) -> String {
     let whose = account.rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
-    let Some(step) = &account.step else {
+    let Some(step) = step(account) else {
         let program = duration(account.program_ns as f64);
-        return format!("{whose}{program} from the first event to the last; no step repeats");
+        let none = if account.step.is_none() { "; no step repeats" } else { "" };
+        return format!("{whose}{program} from the first event to the last{none}");
     };
     let mut text = format!("{whose}a step {}", step_time(step));
     text += &format!(", {}{}", counted(step.count, "step", "steps"), found_by(step));
@@ -127,14 +133,9 @@ fn found_by(step: &StepTime) -> String {
     }
 }
 
-/// The rows of `parts`, at most `max` of them and those of at least 1 % of `whole_ns`; the rest is
-/// one more row. All of them if `max` is `usize::MAX`.
-pub(super) fn rows(
-    parts: &[AccountPart],
-    whole_ns: u64,
-    names: &KernelLabels<'_>,
-    max: usize,
-) -> Vec<PartRow> {
+/// The rows of `parts`, at most `max` of them and those of at least 1 %; the rest is one more row.
+/// All of them if `max` is `usize::MAX`.
+pub(super) fn rows(parts: &[AccountPart], names: &KernelLabels<'_>, max: usize) -> Vec<PartRow> {
     let is_shown = |(at, part): &(usize, &AccountPart)| {
         max == usize::MAX || *at < max && part.share >= MIN_SHOWN_SHARE
     };
@@ -145,7 +146,7 @@ pub(super) fn rows(
         [] => {}
         // One part has a name that is as short.
         [only] => rows.push(row(only, names)),
-        several => rows.push(others(several, whole_ns)),
+        several => rows.push(others(several)),
     }
     rows
 }
@@ -164,14 +165,13 @@ fn row(part: &AccountPart, names: &KernelLabels<'_>) -> PartRow {
 }
 
 /// Several parts as one.
-fn others(parts: &[AccountPart], whole_ns: u64) -> PartRow {
+fn others(parts: &[AccountPart]) -> PartRow {
     let sum = |of: fn(&AccountPart) -> u64| parts.iter().map(of).fold(0, u64::saturating_add);
-    let ns = sum(|part| part.ns);
     PartRow {
         label: format!("{} others", parts.len()),
         is_gpu: parts.iter().all(|part| part.cause.is_gpu()),
-        share: if whole_ns > 0 { ns as f64 / whole_ns as f64 } else { 0.0 },
-        ns,
+        share: parts.iter().map(|part| part.share).filter(|share| share.is_finite()).sum(),
+        ns: sum(|part| part.ns),
         hidden_ns: sum(|part| part.hidden_ns),
         count: String::new(),
         largest: String::new(),
@@ -265,11 +265,13 @@ pub(super) fn no_gains(account: &Account) -> Option<String> {
 /// at least two changes.
 pub(super) fn together(profile: &Profile) -> Option<String> {
     let account = profile.account.as_ref()?;
-    let step = account.step.as_ref()?;
+    let step = step(account)?;
     let together = account.together.as_ref().filter(|together| together.findings.len() > 1)?;
     let (low_ns, high_ns) = (together.low_ns, together.high_ns.max(together.low_ns));
     let after_ns = low_ns + (high_ns - low_ns) / 2;
-    let step = replayed_step(step.median_ns, after_ns, [low_ns, high_ns]);
+    // As the findings: the steps that were replayed are a part of all.
+    let before_ns = account.replayed_ns.unwrap_or(step.median_ns);
+    let step = replayed_step(before_ns, after_ns, [low_ns, high_ns]);
     Some(format!("{} together: {step}", changes(together, &profile.findings)))
 }
 
@@ -295,7 +297,7 @@ fn changes(together: &TogetherGain, findings: &[Finding]) -> String {
 /// The parts in one sentence: `matrix products 52 %, host work 20 %, casts 8.60 %`. At most `max`
 /// of them; `None` without parts.
 pub(super) fn in_short(account: &Account, names: &KernelLabels<'_>, max: usize) -> Option<String> {
-    let rows = rows(parts(account), whole_ns(account), names, max);
+    let rows = rows(parts(account), names, max);
     let told = rows.iter().take(max);
     let told: Vec<_> =
         told.map(|row| format!("{} {}", row.label, percent(100.0 * row.share))).collect();
@@ -373,7 +375,7 @@ pub(super) mod tests {
             parts,
             program_ns: 5_970_000_000,
             program_parts: program_parts.to_vec(),
-            replayed_ns: Some(33_000_000),
+            replayed_ns: Some(33_100_000),
             ..Account::default()
         }
     }
@@ -405,7 +407,7 @@ pub(super) mod tests {
         let profile = Profile::default();
         let account = training();
         let names = KernelNames::Short.labels(&profile);
-        rows(parts(&account), whole_ns(&account), &names, max)
+        rows(parts(&account), &names, max)
     }
 
     #[test]
@@ -421,8 +423,12 @@ pub(super) mod tests {
         let expected = "rank 3: a step 33.1 ms (900 µs to 34.0 ms), 120 steps marked by `train step`, \
                         80 % of their work is the same in each";
         assert_eq!(lead(&account), expected);
-        account.step = None;
         account.rank = None;
+        let parts = std::mem::take(&mut account.parts);
+        assert_eq!(lead(&account), "5.97 s from the first event to the last");
+        assert_eq!(title(&account), "where the program's time goes");
+        account.parts = parts;
+        account.step = None;
         let expected = "5.97 s from the first event to the last; no step repeats";
         assert_eq!(lead(&account), expected);
         assert_eq!(title(&account), "where the program's time goes");
@@ -476,7 +482,7 @@ pub(super) mod tests {
             count: f64::INFINITY,
             rows: vec![AccountRow::default(), AccountRow::default()],
         };
-        let rows = rows(&[strange.clone(), strange.clone(), strange], 0, &names, 2);
+        let rows = rows(&[strange.clone(), strange.clone(), strange], &names, 2);
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].label.as_str(), rows[0].ns), ("3 others", u64::MAX));
         let mut account = training();

@@ -215,7 +215,7 @@ fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headl
 
 /// `A step takes 33.1 ms: matrix products 51 %, host work 24 %, casts 8.60 %`. `None` without steps.
 fn of_step(account: &Account, names: &KernelLabels<'_>) -> Option<String> {
-    let step = account.step.as_ref()?;
+    let step = account::step(account)?;
     let parts = account::in_short(account, names, MAX_TITLE_PARTS)?;
     Some(format!("A step takes {}: {parts}", duration(step.median_ns as f64)))
 }

@@ -62,18 +62,17 @@ impl PageAccount {
     /// The picture of a profile's account; `None` without an account, or if it has no time.
     pub(super) fn new(profile: &Profile, names: &KernelLabels<'_>) -> Option<PageAccount> {
         let account = profile.account.as_ref()?;
-        let (parts, whole_ns) = (account::parts(account), account::whole_ns(account));
-        let rows = account::rows(parts, whole_ns, names, MAX_PARTS);
+        let whole_ns = account::whole_ns(account);
+        let rows = account::rows(account::parts(account), names, MAX_PARTS);
         if rows.is_empty() {
             return None;
         }
-        let step = account.step.as_ref();
+        let step = account::step(account);
         let program = step.filter(|_| !account.program_parts.is_empty()).map(|_| {
-            let program_ns = account.program_ns;
-            let rows = account::rows(&account.program_parts, program_ns, names, MAX_PARTS);
+            let rows = account::rows(&account.program_parts, names, MAX_PARTS);
             ProgramParts {
-                whole: format!("the program, {}", duration(program_ns as f64)),
-                parts: page_parts(&rows, program_ns),
+                whole: format!("the program, {}", duration(account.program_ns as f64)),
+                parts: page_parts(&rows),
             }
         });
         let outliers = step.and_then(account::outliers);
@@ -83,7 +82,7 @@ impl PageAccount {
             title: capital(account::title(account)),
             lead: capital(&account::lead(account)),
             whole: format!("{name}, {}", duration(whole_ns as f64)),
-            parts: page_parts(&rows, whole_ns),
+            parts: page_parts(&rows),
             program,
             notes: notes.into_iter().flatten().map(|note| capital(&note)).collect(),
             shown: step.and_then(shown),
@@ -96,7 +95,8 @@ fn shown(step: &StepTime) -> Option<(u64, u64)> {
     (step.shown_ns > 0).then_some((step.shown_start_ns, step.shown_ns))
 }
 
-fn page_parts(rows: &[PartRow], whole_ns: u64) -> Vec<PagePart> {
+fn page_parts(rows: &[PartRow]) -> Vec<PagePart> {
+    let whole_ns = rows.iter().map(|row| row.ns).fold(0, u64::saturating_add);
     rows.iter().map(|row| PagePart::new(row, whole_ns)).collect()
 }
 

@@ -21,14 +21,14 @@ pub(super) fn add_account(out: &mut Blocks, view: &View<'_>) {
     out.heading(account::title(account));
     add_note(out, view, account::lead(account));
     let max = view.rows(MAX_PARTS);
-    add_parts(out, view, account::parts(account), account::whole_ns(account), max);
+    add_parts(out, view, account::parts(account), max);
     add_remarks(out, view, account);
     // A file has what was before and after the steps, too.
-    if view.is_whole && account.step.is_some() && !account.program_parts.is_empty() {
+    if view.is_whole && account::step(account).is_some() && !account.program_parts.is_empty() {
         out.heading("where the program's time goes");
         let program = duration(account.program_ns as f64);
         out.note(format!("{program} from the first event to the last, start-up included"));
-        add_parts(out, view, &account.program_parts, account.program_ns, max);
+        add_parts(out, view, &account.program_parts, max);
     }
 }
 
@@ -37,14 +37,13 @@ pub(crate) fn add_short_account(out: &mut Blocks, view: &View<'_>) {
     let Some(account) = &view.profile.account else { return };
     out.heading(account::title(account));
     add_note(out, view, account::lead(account));
-    let (parts, whole_ns) = (account::parts(account), account::whole_ns(account));
-    add_parts(out, view, parts, whole_ns, account::MAX_SHORT_PARTS);
+    add_parts(out, view, account::parts(account), account::MAX_SHORT_PARTS);
     add_remarks(out, view, account);
     account::together(view.profile).into_iter().for_each(|text| add_note(out, view, text));
 }
 
-fn add_parts(out: &mut Blocks, view: &View<'_>, parts: &[AccountPart], whole_ns: u64, max: usize) {
-    let rows = account::rows(parts, whole_ns, &view.names, max);
+fn add_parts(out: &mut Blocks, view: &View<'_>, parts: &[AccountPart], max: usize) {
+    let rows = account::rows(parts, &view.names, max);
     let table = table(&rows, view.is_whole);
     out.full_table(TableBlock { table, indent: 4, spare: Some(SPARE), ..TableBlock::default() });
 }
