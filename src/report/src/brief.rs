@@ -172,7 +172,7 @@ fn account(profile: &Profile, names: &KernelLabels<'_>, say: &mut impl FnMut(Str
     let Some(account) = &profile.account else { return };
     say(format!("{}: {}", account::title(account), account::lead(account)));
     for row in account::rows(account::parts(account), names, account::MAX_SHORT_PARTS) {
-        let (share, time) = (percent(100.0 * row.share), duration(row.ns as f64));
+        let (share, time) = (account::share_text(row.share), duration(row.ns as f64));
         let mut text = format!("  {}: {share}, {time}", row.label);
         if row.hidden_ns > 0 {
             text += &format!(", {} more hidden", duration(row.hidden_ns as f64));

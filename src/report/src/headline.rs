@@ -200,11 +200,16 @@ fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headl
         kernel_sums::apart_from_set_up(subject.profile),
         top.launches
     );
-    // Idle time comes first, with its cause.
-    let first = first_finding(subject.profile).filter(|first| !first.places.is_empty());
-    let mut text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
-    busy::graphs_note(subject.profile).iter().for_each(|note| text += &format!(" {note}"));
     let of_step = subject.profile.account.as_ref().and_then(|account| of_step(account, names));
+    // Where the time of a step goes is said by the title. Then, and of idle time, comes the finding.
+    let has_place = |first: &&Finding| !first.places.is_empty() || of_step.is_some();
+    let first = first_finding(subject.profile).filter(has_place);
+    let mut text = first.map_or(text, |first| {
+        let gain = finding::gain(first, subject.profile).filter(|_| of_step.is_some());
+        let gain = gain.map_or_else(String::new, |gain| format!("; {gain}"));
+        format!("{}{gain}.", capital(&first.text))
+    });
+    busy::graphs_note(subject.profile).iter().for_each(|note| text += &format!(" {note}"));
     let of_gpu = || match busy::busy(subject.profile) {
         Some(busy) => busy.sentence(),
         None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),

@@ -4,8 +4,8 @@ use super::View;
 use crate::TextTable;
 use crate::account::{self, PartRow};
 use crate::blocks::{Blocks, TableBlock};
-use crate::quantity::{duration, percent};
-use crate::text::capital;
+use crate::quantity::duration;
+use crate::text::{capital, cut_middle};
 use rgpu_model::Account;
 use rgpu_model::account::AccountPart;
 
@@ -14,6 +14,9 @@ const MAX_PARTS: usize = 12;
 
 /// The least columns for the largest kernel, and the columns that go until it has them.
 const SPARE: (usize, &[&str]) = (24, &["count"]);
+
+/// The most columns of a word of the last column on a terminal.
+const MAX_WORD_COLUMNS: usize = 26;
 
 /// Adds the account of a profile, if there is one.
 pub(super) fn add_account(out: &mut Blocks, view: &View<'_>) {
@@ -49,28 +52,31 @@ fn add_parts(out: &mut Blocks, view: &View<'_>, parts: &[AccountPart], max: usiz
 }
 
 /// A terminal has hidden work in a line of its own.
-fn table(rows: &[PartRow], has_hidden: bool) -> TextTable {
+fn table(rows: &[PartRow], is_whole: bool) -> TextTable {
     let hidden = |row: &PartRow| match row.hidden_ns {
-        ns if ns > 0 && has_hidden => duration(ns as f64),
+        ns if ns > 0 && is_whole => duration(ns as f64),
         _ => String::new(),
     };
     TextTable::of(
         rows,
         &[
             ("cause", &|row| row.label.clone()),
-            ("share:", &|row| percent(100.0 * row.share)),
+            ("share:", &|row| account::share_text(row.share)),
             ("time:", &|row| duration(row.ns as f64)),
             ("count:", &|row| row.count.clone()),
             ("hidden:", &|row| hidden(row)),
-            ("most of it", &|row| most_of_it(row)),
+            ("most of it", &|row| most_of_it(row, is_whole)),
         ],
     )
 }
 
-/// `61 % gemm bf16`; without the share if it is all.
-fn most_of_it(row: &PartRow) -> String {
+/// `61 % gemm bf16`; without the share if it is all. A terminal has the full name in its table of
+/// kernels.
+fn most_of_it(row: &PartRow, is_whole: bool) -> String {
     let share = row.largest_share.map(|share| format!("{:.0} % ", 100.0 * share));
-    share.unwrap_or_default() + &row.largest
+    let most = if is_whole { usize::MAX } else { MAX_WORD_COLUMNS };
+    let words: Vec<_> = row.largest.split(' ').map(|word| cut_middle(word, most)).collect();
+    share.unwrap_or_default() + &words.join(" ")
 }
 
 /// Adds a remark; in a file it is a sentence.
