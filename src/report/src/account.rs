@@ -303,8 +303,10 @@ pub(super) fn outliers(step: &StepTime) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// Why no gains are given, as a sentence; `None` if they are.
+/// Why no gains are given, as a sentence; `None` if they are, or if there is no step, which the
+/// account says.
 pub(super) fn no_gains(account: &Account) -> Option<String> {
+    account.step.as_ref()?;
     let why = account.no_gains.as_deref().filter(|why| !why.is_empty())?;
     Some(format!("what a change would give back is not told: {}", one_line(why)))
 }

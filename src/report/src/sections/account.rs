@@ -157,7 +157,16 @@ mod tests {
         account.parts.clear();
         account.no_gains = Some("no step repeats".to_owned());
         insta::assert_snapshot!("without_steps", text(&profile, "table"));
-        profile.account = None;
-        assert!(text(&profile, "table").contains("without a"));
+    }
+
+    #[test]
+    fn why_no_gains_are_told_is_said() {
+        let mut profile = profile();
+        let account = profile.account.as_mut().unwrap();
+        account.no_gains = Some("the replay takes 112 % of the recorded time".to_owned());
+        let text = text(&profile, "brief");
+        let expected = "  what a change would give back is not told: the replay takes 112 % of the \
+                        recorded time\n";
+        assert!(text.contains(expected), "{text}");
     }
 }
