@@ -34,7 +34,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 ];
 
 /// The crates of one module each, which is the crate's root.
-const ROOTED: &[&str] = &["model", "import", "analysis", "report", "remote"];
+const ROOTED: &[&str] = &["model", "import", "account", "analysis", "report", "remote"];
 
 /// A folder with the entries of a table, which stands in the module's own file.
 struct Registry {
@@ -52,6 +52,7 @@ const REGISTRIES: &[Registry] = &[
         table: "REPORTS",
         entry: "fn render(",
         others: Some(&[
+            "account",
             "blocks",
             "bound",
             "busy",

@@ -77,6 +77,7 @@ mod ssh_carrier;
 mod ssh_certificates;
 mod ssh_cli;
 mod sshd;
+mod step_picture;
 mod tables;
 mod top;
 mod torch_programs;

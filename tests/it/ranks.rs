@@ -280,7 +280,7 @@ fn every_format_has_the_busy_share_of_each_gpu_and_calls_sums_sums() {
         assert!(ns("busy_ns") <= ns("span_ns"), "{device}");
     }
     let brief = laptop.show("report ranks --format brief");
-    assert!(brief.contains(&format!("verdict: {sentence}. For 81 % of ")), "{brief}");
+    assert!(brief.contains(&format!("verdict: {sentence}. Rank 1 arrives last at ")), "{brief}");
     let text = laptop.show("report ranks");
     assert!(text.contains(&format!("  kernels, {over}\n")), "{text}");
     laptop.show("report ranks --format markdown --out set");

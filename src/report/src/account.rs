@@ -56,29 +56,35 @@ pub(super) struct PartRow {
 
 /// The heading of an account.
 pub(super) fn title(account: &Account) -> &'static str {
-    match account.step {
+    match step(account) {
         Some(_) => "where a step's time goes",
         None => "where the program's time goes",
     }
 }
 
-/// The parts that an account is about: those of a step, or of the program without steps.
-pub(super) fn parts(account: &Account) -> &[AccountPart] {
-    if account.step.is_some() { &account.parts } else { &account.program_parts }
+/// The step whose time is split; `None` if it is the program's.
+pub(super) fn step(account: &Account) -> Option<&StepTime> {
+    account.step.as_ref().filter(|_| !account.parts.is_empty())
 }
 
-/// Nanoseconds that the parts add up to.
+/// The parts that an account is about: those of a step, or of the program.
+pub(super) fn parts(account: &Account) -> &[AccountPart] {
+    if step(account).is_some() { &account.parts } else { &account.program_parts }
+}
+
+/// Nanoseconds that the parts are of.
 pub(super) fn whole_ns(account: &Account) -> u64 {
-    account.step.as_ref().map_or(account.program_ns, |step| step.median_ns)
+    step(account).map_or(account.program_ns, |step| step.median_ns)
 }
 
 /// `a step 33.1 ms (32.8 to 34.0), 120 steps found by their kernels' sequence; start-up 2.10 s
 /// before them`. Without steps, how long the program takes.
 pub(super) fn lead(account: &Account) -> String {
     let whose = account.rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
-    let Some(step) = &account.step else {
+    let Some(step) = step(account) else {
         let program = duration(account.program_ns as f64);
-        return format!("{whose}{program} from the first event to the last; no step repeats");
+        let none = if account.step.is_none() { "; no step repeats" } else { "" };
+        return format!("{whose}{program} from the first event to the last{none}");
     };
     let mut text = format!("{whose}a step {}", step_time(step));
     text += &format!(", {}{}", counted(step.count, "step", "steps"), found_by(step));
@@ -95,8 +101,9 @@ pub(super) fn lead(account: &Account) -> String {
 
 /// `33.1 ms (32.8 to 34.0)`: the median, and what 80 % of the steps take.
 fn step_time(step: &StepTime) -> String {
-    let median = duration(step.median_ns as f64);
-    if step.low_ns >= step.high_ns {
+    let [low, median, high] =
+        [step.low_ns, step.median_ns, step.high_ns].map(|ns| duration(ns as f64));
+    if step.low_ns >= step.high_ns || low == high {
         return median;
     }
     format!("{median} ({})", range_beside(&median, step.low_ns, step.high_ns))
@@ -127,14 +134,9 @@ fn found_by(step: &StepTime) -> String {
     }
 }
 
-/// The rows of `parts`, at most `max` of them and those of at least 1 % of `whole_ns`; the rest is
-/// one more row. All of them if `max` is `usize::MAX`.
-pub(super) fn rows(
-    parts: &[AccountPart],
-    whole_ns: u64,
-    names: &KernelLabels<'_>,
-    max: usize,
-) -> Vec<PartRow> {
+/// The rows of `parts`, at most `max` of them and those of at least 1 %; the rest is one more row.
+/// All of them if `max` is `usize::MAX`.
+pub(super) fn rows(parts: &[AccountPart], names: &KernelLabels<'_>, max: usize) -> Vec<PartRow> {
     let is_shown = |(at, part): &(usize, &AccountPart)| {
         max == usize::MAX || *at < max && part.share >= MIN_SHOWN_SHARE
     };
@@ -145,7 +147,7 @@ pub(super) fn rows(
         [] => {}
         // One part has a name that is as short.
         [only] => rows.push(row(only, names)),
-        several => rows.push(others(several, whole_ns)),
+        several => rows.push(others(several)),
     }
     rows
 }
@@ -164,14 +166,13 @@ fn row(part: &AccountPart, names: &KernelLabels<'_>) -> PartRow {
 }
 
 /// Several parts as one.
-fn others(parts: &[AccountPart], whole_ns: u64) -> PartRow {
+fn others(parts: &[AccountPart]) -> PartRow {
     let sum = |of: fn(&AccountPart) -> u64| parts.iter().map(of).fold(0, u64::saturating_add);
-    let ns = sum(|part| part.ns);
     PartRow {
         label: format!("{} others", parts.len()),
         is_gpu: parts.iter().all(|part| part.cause.is_gpu()),
-        share: if whole_ns > 0 { ns as f64 / whole_ns as f64 } else { 0.0 },
-        ns,
+        share: parts.iter().map(|part| part.share).filter(|share| share.is_finite()).sum(),
+        ns: sum(|part| part.ns),
         hidden_ns: sum(|part| part.hidden_ns),
         count: String::new(),
         largest: String::new(),
@@ -208,6 +209,10 @@ fn share_of_part(part: &AccountPart, row: &AccountRow) -> Option<f64> {
 
 /// The name of a row: short, if it is a kernel's; without its folders, if it is of the host.
 fn row_name(cause: &AccountCause, name: &str, names: &KernelLabels<'_>) -> String {
+    // Latency and waits are named by the kernel that they are before.
+    if let Some(short) = names.of_kernel(name) {
+        return short.to_owned();
+    }
     let text = match cause {
         AccountCause::CopyPinned
         | AccountCause::CopyPageable
@@ -224,18 +229,61 @@ fn row_name(cause: &AccountCause, name: &str, names: &KernelLabels<'_>) -> Strin
 /// `hidden beside it: communication 9.00 ms, host work 3.00 ms`: what other work hides. `None` if
 /// nothing is hidden.
 pub(super) fn hidden(account: &Account) -> Option<String> {
-    let mut parts: Vec<_> = parts(account).iter().filter(|part| part.hidden_ns > 0).collect();
-    parts.sort_by_key(|part| Reverse(part.hidden_ns));
-    let told = parts.iter().take(MAX_HIDDEN_PARTS);
-    let told = told.map(|part| {
-        format!("{} {}", one_line(part.cause.words()), duration(part.hidden_ns as f64))
-    });
-    let mut told: Vec<String> = told.collect();
-    let more = parts.len().saturating_sub(MAX_HIDDEN_PARTS);
-    if more > 0 {
-        told.push(format!("{more} more"));
-    }
+    let rows = hidden_rows(parts(account), MAX_HIDDEN_PARTS);
+    let told =
+        rows.iter().map(|row| format!("{} {}", in_list(&row.label), duration(row.ns as f64)));
+    let told: Vec<String> = told.collect();
     (!told.is_empty()).then(|| format!("hidden beside it: {}", told.join(", ")))
+}
+
+/// What other work hides of a part, or of several small ones.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct HiddenRow {
+    /// The cause in words, or `3 others`.
+    pub(super) label: String,
+    /// Whether the GPU does this; of several parts, all of them.
+    pub(super) is_gpu: bool,
+    /// Nanoseconds of a step, or of the program.
+    pub(super) ns: u64,
+}
+
+/// What is hidden, most time first: at most `max` parts, and the rest as one more.
+pub(super) fn hidden_rows(parts: &[AccountPart], max: usize) -> Vec<HiddenRow> {
+    let mut parts: Vec<_> = parts.iter().filter(|part| part.hidden_ns > 0).collect();
+    parts.sort_by_key(|part| Reverse(part.hidden_ns));
+    let (shown, rest) = parts.split_at(parts.len().min(max));
+    let row = |part: &&AccountPart| HiddenRow {
+        label: one_line(part.cause.words()),
+        is_gpu: part.cause.is_gpu(),
+        ns: part.hidden_ns,
+    };
+    let mut rows: Vec<HiddenRow> = shown.iter().map(row).collect();
+    match rest {
+        [] => {}
+        [only] => rows.push(row(only)),
+        several => rows.push(HiddenRow {
+            label: format!("{} others", several.len()),
+            is_gpu: several.iter().all(|part| part.cause.is_gpu()),
+            ns: several.iter().map(|part| part.hidden_ns).fold(0, u64::saturating_add),
+        }),
+    }
+    rows
+}
+
+/// A cause within a list, whose items have commas between them: `copies (pinned memory)`.
+fn in_list(label: &str) -> String {
+    match label.split_once(", ") {
+        Some((what, kind)) => format!("{what} ({kind})"),
+        None => label.to_owned(),
+    }
+}
+
+/// A share of 0 to 1 in percent; what is not the whole is not called so.
+pub(super) fn share_text(share: f64) -> String {
+    match 100.0 * share {
+        share if (99.0..99.95).contains(&share) => format!("{share:.1} %"),
+        share => percent(share),
+    }
 }
 
 /// `step 17 took 91.0 ms: cudaFree`: the steps that took much longer than others. `None` if there
@@ -255,8 +303,10 @@ pub(super) fn outliers(step: &StepTime) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// Why no gains are given, as a sentence; `None` if they are.
+/// Why no gains are given, as a sentence; `None` if they are, or if there is no step, which the
+/// account says.
 pub(super) fn no_gains(account: &Account) -> Option<String> {
+    account.step.as_ref()?;
     let why = account.no_gains.as_deref().filter(|why| !why.is_empty())?;
     Some(format!("what a change would give back is not told: {}", one_line(why)))
 }
@@ -265,11 +315,13 @@ pub(super) fn no_gains(account: &Account) -> Option<String> {
 /// at least two changes.
 pub(super) fn together(profile: &Profile) -> Option<String> {
     let account = profile.account.as_ref()?;
-    let step = account.step.as_ref()?;
+    let step = step(account)?;
     let together = account.together.as_ref().filter(|together| together.findings.len() > 1)?;
     let (low_ns, high_ns) = (together.low_ns, together.high_ns.max(together.low_ns));
     let after_ns = low_ns + (high_ns - low_ns) / 2;
-    let step = replayed_step(step.median_ns, after_ns, [low_ns, high_ns]);
+    // As the findings: the steps that were replayed are a part of all.
+    let before_ns = account.replayed_ns.unwrap_or(step.median_ns);
+    let step = replayed_step(before_ns, after_ns, [low_ns, high_ns]);
     Some(format!("{} together: {step}", changes(together, &profile.findings)))
 }
 
@@ -292,13 +344,13 @@ fn changes(together: &TogetherGain, findings: &[Finding]) -> String {
     }
 }
 
-/// The parts in one sentence: `matrix products 52 %, host work 20 %, casts 8.60 %`. At most `max`
-/// of them; `None` without parts.
+/// The largest parts in one sentence: `matrix products 52 %, host work 20 %, casts 8.60 %`. At most
+/// `max` of them; `None` without parts.
 pub(super) fn in_short(account: &Account, names: &KernelLabels<'_>, max: usize) -> Option<String> {
-    let rows = rows(parts(account), whole_ns(account), names, max);
-    let told = rows.iter().take(max);
+    let rows = rows(parts(account), names, max);
+    let told = rows.iter().take(max).filter(|row| row.share >= MIN_SHOWN_SHARE);
     let told: Vec<_> =
-        told.map(|row| format!("{} {}", row.label, percent(100.0 * row.share))).collect();
+        told.map(|row| format!("{} {}", in_list(&row.label), share_text(row.share))).collect();
     (!told.is_empty()).then(|| told.join(", "))
 }
 
@@ -307,6 +359,7 @@ pub(super) mod tests {
     use super::*;
     use crate::kernel_name::KernelNames;
     use rgpu_model::finding::PotentialGain;
+    use rgpu_model::timeline::KernelSum;
 
     fn part(cause: AccountCause, ns: u64, hidden_ns: u64, count: f64) -> AccountPart {
         let share = ns as f64 / 33_100_000.0;
@@ -373,7 +426,7 @@ pub(super) mod tests {
             parts,
             program_ns: 5_970_000_000,
             program_parts: program_parts.to_vec(),
-            replayed_ns: Some(33_000_000),
+            replayed_ns: Some(33_100_000),
             ..Account::default()
         }
     }
@@ -405,7 +458,7 @@ pub(super) mod tests {
         let profile = Profile::default();
         let account = training();
         let names = KernelNames::Short.labels(&profile);
-        rows(parts(&account), whole_ns(&account), &names, max)
+        rows(parts(&account), &names, max)
     }
 
     #[test]
@@ -421,12 +474,24 @@ pub(super) mod tests {
         let expected = "rank 3: a step 33.1 ms (900 µs to 34.0 ms), 120 steps marked by `train step`, \
                         80 % of their work is the same in each";
         assert_eq!(lead(&account), expected);
-        account.step = None;
         account.rank = None;
+        let parts = std::mem::take(&mut account.parts);
+        assert_eq!(lead(&account), "5.97 s from the first event to the last");
+        assert_eq!(title(&account), "where the program's time goes");
+        account.parts = parts;
+        account.step = None;
         let expected = "5.97 s from the first event to the last; no step repeats";
         assert_eq!(lead(&account), expected);
         assert_eq!(title(&account), "where the program's time goes");
         assert_eq!(whole_ns(&account), 5_970_000_000);
+    }
+
+    /// What a part of latency is said to be before.
+    fn latency_before(kernel: &str) -> String {
+        let sum = KernelSum { kernel: kernel.to_owned(), ..KernelSum::default() };
+        let profile = Profile { kernels: vec![sum], ..Profile::default() };
+        let names = KernelNames::Short.labels(&profile);
+        row_name(&AccountCause::LaunchLatency, kernel, &names)
     }
 
     #[test]
@@ -444,6 +509,7 @@ pub(super) mod tests {
         assert_eq!(rows[0].largest_share.map(|share| (100.0 * share).round()), Some(61.0));
         assert_eq!(rows[1].largest, "train.py(12): load");
         assert_eq!(rows[2].largest, "copy to the GPU in data::next");
+        assert_eq!(latency_before("void mul<float>(float*)"), "mul<float>");
         assert_eq!((rows[1].largest_share, rows[2].largest_share), (None, None));
         assert!(!rows[5].is_gpu && rows[0].is_gpu);
         assert_eq!(shown(2).len(), 3);
@@ -452,7 +518,7 @@ pub(super) mod tests {
         let names = KernelNames::Short;
         let profile = Profile::default();
         let short = in_short(&account, &names.labels(&profile), 3).unwrap();
-        assert_eq!(short, "matrix products 51 %, host work 24 %, copies, pageable memory 12 %");
+        assert_eq!(short, "matrix products 51 %, host work 24 %, copies (pageable memory) 12 %");
     }
 
     #[test]
@@ -460,6 +526,9 @@ pub(super) mod tests {
         let mut account = training();
         let expected = "hidden beside it: communication 9.00 ms, host work 3.00 ms, casts 400 µs";
         assert_eq!(hidden(&account).unwrap(), expected);
+        let two = hidden_rows(&account.parts, 1);
+        let two: Vec<_> = two.iter().map(|row| (row.label.as_str(), row.ns, row.is_gpu)).collect();
+        assert_eq!(two, [("communication", 9_000_000, true), ("2 others", 3_400_000, false)]);
         account.parts.iter_mut().for_each(|part| part.hidden_ns = 0);
         assert_eq!(hidden(&account), None);
     }
@@ -476,13 +545,17 @@ pub(super) mod tests {
             count: f64::INFINITY,
             rows: vec![AccountRow::default(), AccountRow::default()],
         };
-        let rows = rows(&[strange.clone(), strange.clone(), strange], 0, &names, 2);
+        let rows = rows(&[strange.clone(), strange.clone(), strange], &names, 2);
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].label.as_str(), rows[0].ns), ("3 others", u64::MAX));
         let mut account = training();
-        let step = account.step.as_mut().unwrap();
-        (step.low_ns, step.high_ns) = (u64::MAX, 0);
-        assert!(lead(&account).starts_with("a step 33.1 ms, 120 steps"));
+        // A spread that no digit shows is none.
+        for ends in [(u64::MAX, 0), (33_090_000, 33_110_000)] {
+            let step = account.step.as_mut().unwrap();
+            (step.low_ns, step.high_ns) = ends;
+            assert!(lead(&account).starts_with("a step 33.1 ms, 120 steps"));
+        }
+        assert_eq!([0.997, 1.0, 0.5].map(share_text), ["99.7 %", "100 %", "50 %"]);
     }
 
     #[test]

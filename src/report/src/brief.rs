@@ -171,9 +171,8 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
 fn account(profile: &Profile, names: &KernelLabels<'_>, say: &mut impl FnMut(String)) {
     let Some(account) = &profile.account else { return };
     say(format!("{}: {}", account::title(account), account::lead(account)));
-    let (parts, whole_ns) = (account::parts(account), account::whole_ns(account));
-    for row in account::rows(parts, whole_ns, names, account::MAX_SHORT_PARTS) {
-        let (share, time) = (percent(100.0 * row.share), duration(row.ns as f64));
+    for row in account::rows(account::parts(account), names, account::MAX_SHORT_PARTS) {
+        let (share, time) = (account::share_text(row.share), duration(row.ns as f64));
         let mut text = format!("  {}: {share}, {time}", row.label);
         if row.hidden_ns > 0 {
             text += &format!(", {} more hidden", duration(row.hidden_ns as f64));

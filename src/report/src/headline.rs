@@ -6,6 +6,7 @@ use super::kernel_name::KernelLabels;
 use super::quantity::{duration, measured, percent};
 use super::text::capital;
 use super::{ReportInput, busy, finding, kernel_sums};
+use rgpu_model::finding::START_UP;
 use rgpu_model::number_form::by_number;
 use rgpu_model::profile::{CheckVerdict, TimingClock};
 use rgpu_model::sanitizer::{SanitizerResult, SanitizerVerdict};
@@ -200,22 +201,33 @@ fn timeline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Option<Headl
         kernel_sums::apart_from_set_up(subject.profile),
         top.launches
     );
-    // Idle time comes first, with its cause.
-    let first = first_finding(subject.profile).filter(|first| !first.places.is_empty());
-    let mut text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
+    let account = subject.profile.account.as_ref();
+    let of_step = account.and_then(|account| of_step(account, names));
+    // Where the time of a step goes is said by the title. Then, and of idle time, comes the finding;
+    // but start-up is no part of a step.
+    let is_told = |first: &&Finding| match of_step {
+        Some(_) => first.id != START_UP,
+        None => !first.places.is_empty(),
+    };
+    let first = first_finding(subject.profile).filter(is_told);
+    let mut text = first.map_or(text, |first| {
+        let gain = finding::gain(first, subject.profile).filter(|_| of_step.is_some());
+        let gain = gain.map_or_else(String::new, |gain| format!("; {gain}"));
+        format!("{}{gain}.", capital(&first.text))
+    });
     busy::graphs_note(subject.profile).iter().for_each(|note| text += &format!(" {note}"));
-    let of_step = subject.profile.account.as_ref().and_then(|account| of_step(account, names));
     let of_gpu = || match busy::busy(subject.profile) {
         Some(busy) => busy.sentence(),
         None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),
     };
-    let title = of_step.unwrap_or_else(of_gpu);
+    // An account is of one of several ranks or GPUs.
+    let title = of_step.filter(|_| sum.is_empty()).unwrap_or_else(of_gpu);
     Some(Headline::new(title, text))
 }
 
 /// `A step takes 33.1 ms: matrix products 51 %, host work 24 %, casts 8.60 %`. `None` without steps.
 fn of_step(account: &Account, names: &KernelLabels<'_>) -> Option<String> {
-    let step = account.step.as_ref()?;
+    let step = account::step(account)?;
     let parts = account::in_short(account, names, MAX_TITLE_PARTS)?;
     Some(format!("A step takes {}: {parts}", duration(step.median_ns as f64)))
 }

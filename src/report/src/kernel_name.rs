@@ -114,6 +114,12 @@ impl KernelLabels<'_> {
     pub(super) fn name(&self, full: &str) -> String {
         self.of_full_name.get(full).cloned().unwrap_or_else(|| self.names.name(full))
     }
+
+    /// The short name of a kernel of the profile; `None` of another text, and where full names are
+    /// shown.
+    pub(super) fn of_kernel(&self, full: &str) -> Option<&str> {
+        self.of_full_name.get(full).map(String::as_str)
+    }
 }
 
 /// The short name of each kernel of a profile; those of different kernels differ.

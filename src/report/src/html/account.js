@@ -1,12 +1,12 @@
 // The picture of a step: a bar of its parts with their names in or below it, and a thinner bar of what
 // runs beside them.
 
-const [BAR, HIDDEN_BAR, LABEL_ROW] = [76, 18, 20];
+const [BAR, DOWN_BAR, HIDDEN_BAR, LABEL_ROW] = [76, 48, 18, 20];
 
-/** The colours of parts: one of the palette for each that the GPU does, grey for the host and for waits. */
+/** The colours of parts by label: one of the palette for each that the GPU does, grey for the host and for waits. */
 function partColors(parts) {
-  const ofGpu = parts.filter(part => part.gpu);
-  return new Map(parts.map(part => [part, color(part.gpu ? ofGpu.indexOf(part) % 9 : 9)]));
+  const ofGpu = [...new Set(parts.filter(part => part.gpu).map(part => part.label))];
+  return new Map(parts.map(part => [part.label, color(part.gpu ? ofGpu.indexOf(part.label) % 9 : 9)]));
 }
 
 /** The width of a text in the picture's font, in pixels; `strong` texts are wider. */
@@ -61,7 +61,7 @@ function acrossBar(parts, colors, share, text, width, y, height) {
   const nodes = [], narrow = [];
   for (const { part, x, wide } of segments(parts, share, width)) {
     const words = text(part);
-    nodes.push(partBox(part, colors.get(part), words, { x: (x + 0.75).toFixed(2), y, width: Math.max(0.75, wide - 1.5).toFixed(2), height }));
+    nodes.push(partBox(part, colors.get(part.label), words, { x: (x + 0.75).toFixed(2), y, width: Math.max(0.75, wide - 1.5).toFixed(2), height }));
     const room = wide - 14;
     const lines = height > 40 && textWidth(words) <= room ? labelLines(part.label, room, 3) : null;
     if (lines) {
@@ -94,46 +94,45 @@ function downBar(parts, colors, share, text, y, thick, long) {
     const middle = y + x + wide / 2;
     const words = text(part);
     const label = Math.max(middle, last + LABEL_ROW, y + 7);
-    nodes.push(partBox(part, colors.get(part), words, { x: 1, y: (y + x + 0.75).toFixed(2), width: thick, height: Math.max(0.75, wide - 1.5).toFixed(2) }));
-    nodes.push(svg("path", { class: "lead", d: `M${thick + 2} ${middle.toFixed(1)}h6L${thick + 20} ${label.toFixed(1)}h5` }));
-    nodes.push(svg("text", { x: thick + 30, y: (label + 4.5).toFixed(1) }, svg("tspan", { class: "strong" }, part.label), svg("tspan", { class: "ink" }, ` ${words}`)));
+    nodes.push(partBox(part, colors.get(part.label), words, { x: 1, y: (y + x + 0.75).toFixed(2), width: thick, height: Math.max(0.75, wide - 1.5).toFixed(2) }));
+    nodes.push(svg("path", { class: "lead", d: `M${thick + 2} ${middle.toFixed(1)}h5L${thick + 15} ${label.toFixed(1)}h4` }));
+    nodes.push(svg("text", { x: thick + 23, y: (label + 4.5).toFixed(1) }, svg("tspan", { class: "strong" }, part.label), svg("tspan", { class: "ink" }, ` ${words}`)));
     last = label;
   }
   return { nodes, end: Math.max(y + long, last + LABEL_ROW / 2) };
 }
 
 /** The picture of parts in `width` pixels. */
-function stepPicture(whole, parts, width) {
+function stepPicture({ whole, parts, hidden }, width) {
   const isNarrow = width < 640;
-  const colors = partColors(parts);
+  const colors = partColors([...parts, ...hidden]);
   const nodes = isNarrow ? [svg("text", { class: "strong", x: 0, y: 13 }, whole)]
     : [svg("path", { class: "axis measure", d: `M0.5 26v-7h${width - 1}v7` }), svg("text", { class: "strong", x: width / 2, y: 13, "text-anchor": "middle" }, whole)];
   const draw = (list, share, text, y, isThin) => isNarrow
-    ? downBar(list, colors, share, text, y, isThin ? HIDDEN_BAR : BAR, isThin ? 120 : 320) : acrossBar(list, colors, share, text, width, y, isThin ? HIDDEN_BAR : BAR);
+    ? downBar(list, colors, share, text, y, isThin ? HIDDEN_BAR : DOWN_BAR, isThin ? 120 : 320) : acrossBar(list, colors, share, text, width, y, isThin ? HIDDEN_BAR : BAR);
   const top = draw(parts, part => part.share, part => part.percent, isNarrow ? 24 : 30, false);
   nodes.push(...top.nodes);
   let end = top.end;
-  const hidden = parts.filter(part => part.hidden_share > 0).sort((a, b) => b.hidden_share - a.hidden_share);
   if (hidden.length) {
-    nodes.push(svg("text", { class: "ink", x: 0, y: end + 26 }, "Beside that, hidden behind it:"));
-    const bar = draw(hidden, part => part.hidden_share, part => part.hidden, end + 36, true);
+    nodes.push(svg("text", { class: "ink", x: 0, y: end + 26 }, "Hidden beside it:"));
+    const bar = draw(hidden, part => part.share, part => part.time, end + 36, true);
     nodes.push(...bar.nodes);
     end = bar.end;
   }
-  const told = parts.map(part => `${part.label} ${part.percent}`).join(", ") + (hidden.length ? `; hidden: ${hidden.map(part => `${part.label} ${part.hidden}`).join(", ")}` : "");
+  const told = parts.map(part => `${part.label} ${part.percent}`).join(", ") + (hidden.length ? `; hidden: ${hidden.map(part => `${part.label} ${part.time}`).join(", ")}` : "");
   const height = Math.ceil(end + 4);
   return svg("svg", { class: "plot step", role: "img", viewBox: `0 0 ${width} ${height}`, "aria-label": `${whole}: ${told}` }, nodes);
 }
 
 /** The picture in a box that draws it again when its width changes. */
-function stepBox(whole, parts) {
+function stepBox(of) {
   const box = el("div", { class: "step" });
   let drawn = 0;
   const draw = () => {
     const width = Math.floor(box.clientWidth);
     if (width < 40 || width === drawn) return;
     drawn = width;
-    box.replaceChildren(stepPicture(whole, parts, width));
+    box.replaceChildren(stepPicture(of, width));
   };
   new ResizeObserver(draw).observe(box);
   requestAnimationFrame(draw);
@@ -154,8 +153,8 @@ function partTable(parts) {
 function account() {
   const told = page.account;
   if (!told) return;
-  section("account", told.title, told.lead, stepBox(told.whole, told.parts),
+  section("account", told.title, told.lead, stepBox(told),
     told.notes.map(note => el("p", { class: "note below" }, said(note))),
     el("details", null, el("summary", null, "As a table"), partTable(told.parts)),
-    told.program && el("details", null, el("summary", null, "The whole program, start-up included"), stepBox(told.program.whole, told.program.parts), partTable(told.program.parts)));
+    told.program && el("details", null, el("summary", null, "The whole program, start-up included"), stepBox(told.program), partTable(told.program.parts)));
 }

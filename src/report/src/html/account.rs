@@ -2,15 +2,18 @@
 
 use serde::Serialize;
 
-use crate::account::{self, PartRow};
+use crate::account::{self, HiddenRow, PartRow};
 use crate::kernel_name::KernelLabels;
-use crate::quantity::{duration, percent};
+use crate::quantity::duration;
 use crate::text::capital;
 use rgpu_model::Profile;
-use rgpu_model::account::StepTime;
+use rgpu_model::account::{AccountPart, StepTime};
 
 /// The most parts of the picture; the rest is one more.
 const MAX_PARTS: usize = 14;
+
+/// The most hidden parts of the picture; the rest is one more.
+const MAX_HIDDEN_PARTS: usize = 6;
 
 /// Where the time of a step goes, or of the program without steps.
 #[serde_with::skip_serializing_none]
@@ -22,6 +25,7 @@ pub(super) struct PageAccount {
     /// The whole bar, in words: `a step, 33.1 ms`.
     whole: String,
     parts: Vec<PagePart>,
+    hidden: Vec<HiddenPart>,
     /// The time of the program, start-up included; absent without steps.
     program: Option<ProgramParts>,
     /// What is below the picture, as sentences.
@@ -37,6 +41,7 @@ struct ProgramParts {
     /// The whole bar, in words: `the program, 5.97 s`.
     whole: String,
     parts: Vec<PagePart>,
+    hidden: Vec<HiddenPart>,
 }
 
 /// A part of the picture.
@@ -51,29 +56,39 @@ struct PagePart {
     percent: String,
     time: String,
     count: String,
-    /// What runs beside other work: its part of the whole, 0 to 1, and its time.
-    hidden_share: Option<f64>,
+    /// The time that other work hides.
     hidden: Option<String>,
     /// The kernel or call with most of the time.
     largest: String,
+}
+
+/// What other work hides: most time first.
+#[derive(Serialize)]
+struct HiddenPart {
+    label: String,
+    /// Whether the GPU does it.
+    gpu: bool,
+    /// Its time as a part of the whole; several pieces of work at once can have more than 1.
+    share: f64,
+    time: String,
 }
 
 impl PageAccount {
     /// The picture of a profile's account; `None` without an account, or if it has no time.
     pub(super) fn new(profile: &Profile, names: &KernelLabels<'_>) -> Option<PageAccount> {
         let account = profile.account.as_ref()?;
-        let (parts, whole_ns) = (account::parts(account), account::whole_ns(account));
-        let rows = account::rows(parts, whole_ns, names, MAX_PARTS);
+        let whole_ns = account::whole_ns(account);
+        let rows = account::rows(account::parts(account), names, MAX_PARTS);
         if rows.is_empty() {
             return None;
         }
-        let step = account.step.as_ref();
+        let step = account::step(account);
         let program = step.filter(|_| !account.program_parts.is_empty()).map(|_| {
-            let program_ns = account.program_ns;
-            let rows = account::rows(&account.program_parts, program_ns, names, MAX_PARTS);
+            let rows = account::rows(&account.program_parts, names, MAX_PARTS);
             ProgramParts {
-                whole: format!("the program, {}", duration(program_ns as f64)),
-                parts: page_parts(&rows, program_ns),
+                whole: format!("the program, {}", duration(account.program_ns as f64)),
+                parts: page_parts(&rows),
+                hidden: hidden_parts(&account.program_parts),
             }
         });
         let outliers = step.and_then(account::outliers);
@@ -83,7 +98,8 @@ impl PageAccount {
             title: capital(account::title(account)),
             lead: capital(&account::lead(account)),
             whole: format!("{name}, {}", duration(whole_ns as f64)),
-            parts: page_parts(&rows, whole_ns),
+            parts: page_parts(&rows),
+            hidden: hidden_parts(account::parts(account)),
             program,
             notes: notes.into_iter().flatten().map(|note| capital(&note)).collect(),
             shown: step.and_then(shown),
@@ -96,24 +112,33 @@ fn shown(step: &StepTime) -> Option<(u64, u64)> {
     (step.shown_ns > 0).then_some((step.shown_start_ns, step.shown_ns))
 }
 
-fn page_parts(rows: &[PartRow], whole_ns: u64) -> Vec<PagePart> {
-    rows.iter().map(|row| PagePart::new(row, whole_ns)).collect()
+fn page_parts(rows: &[PartRow]) -> Vec<PagePart> {
+    rows.iter().map(PagePart::new).collect()
+}
+
+fn hidden_parts(parts: &[AccountPart]) -> Vec<HiddenPart> {
+    let whole_ns = parts.iter().map(|part| part.ns).fold(0, u64::saturating_add);
+    let part = |row: HiddenRow| HiddenPart {
+        label: row.label,
+        gpu: row.is_gpu,
+        share: row.ns as f64 / whole_ns.max(1) as f64,
+        time: duration(row.ns as f64),
+    };
+    account::hidden_rows(parts, MAX_HIDDEN_PARTS).into_iter().map(part).collect()
 }
 
 impl PagePart {
-    fn new(row: &PartRow, whole_ns: u64) -> PagePart {
-        let is_hidden = row.hidden_ns > 0 && whole_ns > 0;
+    fn new(row: &PartRow) -> PagePart {
         let largest_share =
             row.largest_share.map(|share| format!(", {:.0} % of it", 100.0 * share));
         PagePart {
             label: row.label.clone(),
             gpu: row.is_gpu,
             share: if row.share.is_finite() { row.share.clamp(0.0, 1.0) } else { 0.0 },
-            percent: percent(100.0 * row.share),
+            percent: account::share_text(row.share),
             time: duration(row.ns as f64),
             count: row.count.clone(),
-            hidden_share: is_hidden.then(|| row.hidden_ns as f64 / whole_ns as f64),
-            hidden: is_hidden.then(|| duration(row.hidden_ns as f64)),
+            hidden: (row.hidden_ns > 0).then(|| duration(row.hidden_ns as f64)),
             largest: row.largest.clone() + &largest_share.unwrap_or_default(),
         }
     }
@@ -139,8 +164,11 @@ mod tests {
         assert_eq!(picture.whole, "a step, 33.1 ms");
         assert_eq!(picture.shown, Some((3_000_000_000, 33_000_000)));
         assert_eq!(picture.program.unwrap().whole, "the program, 5.97 s");
-        let hidden: Vec<_> = picture.parts.iter().filter_map(|part| part.hidden.clone()).collect();
-        assert_eq!(hidden, ["3.00 ms", "400 µs", "9.00 ms"]);
+        let hidden = picture.hidden.iter().map(|part| (part.label.as_str(), part.time.as_str()));
+        let expected =
+            [("communication", "9.00 ms"), ("host work", "3.00 ms"), ("casts", "400 µs")];
+        assert!(hidden.eq(expected));
+        assert!((picture.hidden[0].share - 9.0 / 33.1).abs() < 1e-9);
         assert_eq!(picture.parts[0].largest, "gemm_bf16<128, 128>, 61 % of it");
     }
 

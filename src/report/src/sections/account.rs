@@ -4,8 +4,8 @@ use super::View;
 use crate::TextTable;
 use crate::account::{self, PartRow};
 use crate::blocks::{Blocks, TableBlock};
-use crate::quantity::{duration, percent};
-use crate::text::capital;
+use crate::quantity::duration;
+use crate::text::{capital, cut_middle};
 use rgpu_model::Account;
 use rgpu_model::account::AccountPart;
 
@@ -15,20 +15,23 @@ const MAX_PARTS: usize = 12;
 /// The least columns for the largest kernel, and the columns that go until it has them.
 const SPARE: (usize, &[&str]) = (24, &["count"]);
 
+/// The most columns of a word of the last column on a terminal.
+const MAX_WORD_COLUMNS: usize = 26;
+
 /// Adds the account of a profile, if there is one.
 pub(super) fn add_account(out: &mut Blocks, view: &View<'_>) {
     let Some(account) = &view.profile.account else { return };
     out.heading(account::title(account));
     add_note(out, view, account::lead(account));
     let max = view.rows(MAX_PARTS);
-    add_parts(out, view, account::parts(account), account::whole_ns(account), max);
+    add_parts(out, view, account::parts(account), max);
     add_remarks(out, view, account);
     // A file has what was before and after the steps, too.
-    if view.is_whole && account.step.is_some() && !account.program_parts.is_empty() {
+    if view.is_whole && account::step(account).is_some() && !account.program_parts.is_empty() {
         out.heading("where the program's time goes");
         let program = duration(account.program_ns as f64);
         out.note(format!("{program} from the first event to the last, start-up included"));
-        add_parts(out, view, &account.program_parts, account.program_ns, max);
+        add_parts(out, view, &account.program_parts, max);
     }
 }
 
@@ -37,41 +40,43 @@ pub(crate) fn add_short_account(out: &mut Blocks, view: &View<'_>) {
     let Some(account) = &view.profile.account else { return };
     out.heading(account::title(account));
     add_note(out, view, account::lead(account));
-    let (parts, whole_ns) = (account::parts(account), account::whole_ns(account));
-    add_parts(out, view, parts, whole_ns, account::MAX_SHORT_PARTS);
+    add_parts(out, view, account::parts(account), account::MAX_SHORT_PARTS);
     add_remarks(out, view, account);
     account::together(view.profile).into_iter().for_each(|text| add_note(out, view, text));
 }
 
-fn add_parts(out: &mut Blocks, view: &View<'_>, parts: &[AccountPart], whole_ns: u64, max: usize) {
-    let rows = account::rows(parts, whole_ns, &view.names, max);
+fn add_parts(out: &mut Blocks, view: &View<'_>, parts: &[AccountPart], max: usize) {
+    let rows = account::rows(parts, &view.names, max);
     let table = table(&rows, view.is_whole);
     out.full_table(TableBlock { table, indent: 4, spare: Some(SPARE), ..TableBlock::default() });
 }
 
 /// A terminal has hidden work in a line of its own.
-fn table(rows: &[PartRow], has_hidden: bool) -> TextTable {
+fn table(rows: &[PartRow], is_whole: bool) -> TextTable {
     let hidden = |row: &PartRow| match row.hidden_ns {
-        ns if ns > 0 && has_hidden => duration(ns as f64),
+        ns if ns > 0 && is_whole => duration(ns as f64),
         _ => String::new(),
     };
     TextTable::of(
         rows,
         &[
             ("cause", &|row| row.label.clone()),
-            ("share:", &|row| percent(100.0 * row.share)),
+            ("share:", &|row| account::share_text(row.share)),
             ("time:", &|row| duration(row.ns as f64)),
             ("count:", &|row| row.count.clone()),
             ("hidden:", &|row| hidden(row)),
-            ("most of it", &|row| most_of_it(row)),
+            ("most of it", &|row| most_of_it(row, is_whole)),
         ],
     )
 }
 
-/// `61 % gemm bf16`; without the share if it is all.
-fn most_of_it(row: &PartRow) -> String {
+/// `61 % gemm bf16`; without the share if it is all. A terminal has the full name in its table of
+/// kernels.
+fn most_of_it(row: &PartRow, is_whole: bool) -> String {
     let share = row.largest_share.map(|share| format!("{:.0} % ", 100.0 * share));
-    share.unwrap_or_default() + &row.largest
+    let most = if is_whole { usize::MAX } else { MAX_WORD_COLUMNS };
+    let words: Vec<_> = row.largest.split(' ').map(|word| cut_middle(word, most)).collect();
+    share.unwrap_or_default() + &words.join(" ")
 }
 
 /// Adds a remark; in a file it is a sentence.
@@ -152,7 +157,16 @@ mod tests {
         account.parts.clear();
         account.no_gains = Some("no step repeats".to_owned());
         insta::assert_snapshot!("without_steps", text(&profile, "table"));
-        profile.account = None;
-        assert!(text(&profile, "table").contains("without a"));
+    }
+
+    #[test]
+    fn why_no_gains_are_told_is_said() {
+        let mut profile = profile();
+        let account = profile.account.as_mut().unwrap();
+        account.no_gains = Some("the replay takes 112 % of the recorded time".to_owned());
+        let text = text(&profile, "brief");
+        let expected = "  what a change would give back is not told: the replay takes 112 % of the \
+                        recorded time\n";
+        assert!(text.contains(expected), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{MAX_ROWS, View};
 use crate::TextTable;
+use crate::account;
 use crate::blocks::{Block, Blocks};
 use crate::busy::{graphs_note, sum_title};
 use crate::kernel_sums::set_up_cell;
@@ -67,8 +68,8 @@ pub(super) fn add_busy_time(out: &mut Blocks, view: &View<'_>) {
     let Some(timeline) = profile.timeline.as_ref().filter(|t| !t.devices.is_empty()) else {
         return;
     };
-    // An account says why the GPU was idle, and what it did.
-    let has_account = profile.account.is_some();
+    // The account of a step says why the GPU was idle, and what it did.
+    let has_account = profile.account.as_ref().and_then(account::step).is_some();
     if has_account && timeline.gpus() < 2 {
         graphs_note(profile).into_iter().for_each(|note| out.add(Block::Note(2, note.to_owned())));
         return;
