@@ -125,7 +125,7 @@ impl Server {
         OwnProgram {
             path: context.program.clone(),
             folder: context.project.clone(),
-            is_for_agent: false,
+            agent_folder: None,
         }
     }
 

@@ -36,6 +36,7 @@ pub use limit::MAX_RESULT_BYTES;
 pub use server::serve_stdio;
 pub use tool::{TOOLS, ToolInfo, tools};
 
+use rgpu_model::beneath::Folder;
 use rgpu_run::store::StartedRuns;
 use rgpu_work::own_command::OwnProgram;
 
@@ -49,6 +50,8 @@ pub struct McpContext {
     pub program: PathBuf,
     /// The project's folder. Commands run there, and files outside of it are not read.
     pub project: PathBuf,
+    /// The same, as it was when the server began. No command runs in a folder that replaced it.
+    pub project_folder: Folder,
     /// The folder with the project's runs.
     pub runs: PathBuf,
     /// A folder of this user for the files that clients send.
@@ -59,6 +62,10 @@ pub struct McpContext {
 
 impl McpContext {
     fn own_program(&self) -> OwnProgram {
-        OwnProgram { path: self.program.clone(), folder: self.project.clone(), is_for_agent: true }
+        OwnProgram {
+            path: self.program.clone(),
+            folder: self.project.clone(),
+            agent_folder: Some(self.project_folder.clone()),
+        }
     }
 }

@@ -148,7 +148,10 @@ fn run_one(app: &App, args: &BuildArgs, argv: &[String]) -> Result<Status> {
         // The user stopped the download, so the next command asks again.
         consent.revoke();
     }
-    if args.yes && matches!(&built, Ok(BuildOutcome::Built(build, _)) if build.by_wheels()) {
+    // NVRTC may have served for this kernel. The user's yes holds for programs that need nvcc, too.
+    if args.yes
+        && matches!(&built, Ok(BuildOutcome::Built(build, _)) if build.by_wheels() || build.by_nvrtc())
+    {
         fetch_consent::save_nvcc_consent(app, &task.spec);
     }
     finish(app, task.run, built, out)

@@ -10,7 +10,6 @@ mod show;
 pub(super) use args::CompareArgs;
 pub(super) use live::attach;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
@@ -18,6 +17,7 @@ use super::support::app::{App, Status};
 use super::support::{open_profile, saved_comparison};
 use rgpu_analysis::compare::{CompareOptions, compare, differences, judge_same_file, untimed};
 use rgpu_model::Profile;
+use rgpu_model::agent_files;
 use rgpu_model::comparison::Difference;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 
@@ -66,7 +66,9 @@ fn same_file(a: &Path, b: &Path) -> bool {
     if length(a).is_none() || length(a) != length(b) {
         return false;
     }
-    let (Ok(a), Ok(b)) = (File::open(a), File::open(b)) else { return false };
+    let (Ok(a), Ok(b)) = (agent_files::open_named(a), agent_files::open_named(b)) else {
+        return false;
+    };
     let (mut a, mut b) = (BufReader::new(a), BufReader::new(b));
     loop {
         let (Ok(x), Ok(y)) = (a.fill_buf(), b.fill_buf()) else { return false };

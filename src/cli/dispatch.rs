@@ -80,7 +80,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     if let Command::Profile(args) = &mut cli.command {
         args.adopt_positional_kernel();
     }
-    check_single_arch(argv, &cli.command)?;
+    check_given_once(argv, &cli.command)?;
     // A preset may have changed it.
     choose_color(cli.global.color);
     log::start(if cli.global.quiet { 0 } else { cli.global.verbose })?;
@@ -189,17 +189,30 @@ pub(super) fn app_for_names() -> Result<App> {
     Ok(app)
 }
 
-/// Refuses a second `--arch` where a command takes one: the last alone would count.
-fn check_single_arch(argv: &[OsString], command: &Command) -> Result<()> {
-    if !matches!(command, Command::Profile(_) | Command::Compare(_)) {
-        return Ok(());
-    }
+/// Refuses a second `--arch` or `--kernel` where a command takes one: the last alone would count.
+fn check_given_once(argv: &[OsString], command: &Command) -> Result<()> {
+    let takes_one_arch = matches!(command, Command::Profile(_) | Command::Compare(_));
+    let takes_one_kernel = matches!(command, Command::Profile(_) | Command::Build(_));
     let words = argv.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
-    if words.filter(|word| *word == "--arch" || word.starts_with("--arch=")).count() < 2 {
-        return Ok(());
+    let words: Vec<&str> = words.collect();
+    let is_twice = |flag: &str, short: &str| {
+        let is_flag = |word: &&&str| {
+            let rest = word.strip_prefix(flag);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+                || (!short.is_empty() && word.starts_with(short))
+        };
+        words.iter().filter(is_flag).count() > 1
+    };
+    let refused = |what: &str, hint: &str| Err(Failure::new(Exit::Usage, "usage", what).hint(hint));
+    if takes_one_arch && is_twice("--arch", "") {
+        let what = "`--arch` is there twice, and this command compiles for one architecture";
+        return refused(what, SEVERAL_ARCHITECTURES);
     }
-    let what = "`--arch` is there twice, and this command compiles for one architecture";
-    Err(Failure::new(Exit::Usage, "usage", what).hint(SEVERAL_ARCHITECTURES))
+    if takes_one_kernel && is_twice("--kernel", "-K") {
+        let what = "`--kernel` is there twice, and this command takes one kernel";
+        return refused(what, "give one command for each; `rgpu bench run` measures several");
+    }
+    Ok(())
 }
 
 /// Refuses `queue` and `loop` where they could not end what they start.

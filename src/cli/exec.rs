@@ -81,6 +81,9 @@ pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
 fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let started_at = Instant::now();
     let source = ExecSource::read(app, args)?;
+    for assumption in &source.command_files.assumptions {
+        app.print_note(&format!("assumed: {assumption}"));
+    }
     if args.tty && !source.stdin {
         return Err(Failure::new(
             Exit::Usage,
@@ -368,7 +371,7 @@ fn profile_program(
         schema: "rgpu.inputs/1".to_owned(),
         seed: 1,
         cases: Vec::new(),
-        files: Vec::new(),
+        files: source.command_files.digests()?,
     };
     let mut profile_command =
         profile_request::program_profile(app, &profile_args, mode, program, inputs)?;

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::support::app::{App, Status};
 use crate::mcp::{McpContext, TOOLS, serve_http, serve_stdio, tools};
+use rgpu_model::beneath::Folder;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::CALLS_FOLDER;
 use rgpu_report::wrap;
@@ -71,9 +72,16 @@ fn context(app: &App) -> Result<McpContext> {
     let program = std::env::current_exe().map_err(|e| {
         Failure::new(Exit::Config, "no_program", "the path of rgpu itself is unknown").cause(e)
     })?;
+    let project = app.config.project.clone();
+    let project_folder = Folder::open(&project).map_err(|e| {
+        Failure::new(Exit::Config, "no_folder", "the project's folder cannot be opened")
+            .file(project.display())
+            .cause(e)
+    })?;
     Ok(McpContext {
         program,
-        project: app.config.project.clone(),
+        project,
+        project_folder,
         runs: app.cwd.join(&app.config.runs_dir.value),
         scratch: app.cache.join(CALLS_FOLDER),
         started: StartedRuns::in_cache(&app.cache),

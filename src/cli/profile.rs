@@ -15,7 +15,7 @@ use super::support::profile_request::{self, ProfileCommand};
 use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
 use super::support::session::{self, OutputOptions};
-use rgpu_model::error::{Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool::{self, GpuSelection};
 use rgpu_remote::HostRequest;
 use rgpu_run::run::{ProfileOutcome, ProfileRun};
@@ -161,12 +161,27 @@ fn finish(
     if let (Some(failure), None, true) = (&program_failure, &profile, app.global.json) {
         show_failure(failure, status, true);
     }
+    // What the program printed stands above the profile, and its end is easily missed there.
+    if failure.is_none() && profile.is_some() && !app.global.json {
+        let ended = program_failure.or_else(|| failed_program(&run.record));
+        if let Some(ended) = ended {
+            show_failure(&without_shown_traceback(ended), status, false);
+        }
+    }
     // Live output was shown as it came, but for JSON and `-q`.
     let was_shown = !app.global.json && !app.global.quiet;
     match failure {
         Some(failure) if was_shown => Err(without_shown_traceback(failure)),
         failure => failure.map_or(Ok(status), Err),
     }
+}
+
+/// The failure of a program of `exec` that ended with a status other than 0. `None` if it ended well
+/// or is none of `exec`.
+fn failed_program(record: &RunRecord) -> Option<Failure> {
+    let status = record.program_exit.filter(|status| *status != 0 && record.command == "exec")?;
+    let what = format!("the program `{}` ended with status {status}", record.kernel);
+    Some(Failure::new(Exit::Kernel, "program_failed", what))
 }
 
 /// The failure of a program whose output was shown: of Python's traceback only the exception.

@@ -28,6 +28,7 @@ pub(super) mod overwrite;
 pub(super) mod profile_args;
 pub(super) mod profile_request;
 pub(super) mod profile_result;
+pub(super) mod program_files;
 pub(super) mod program_output;
 pub(super) mod progress;
 pub(super) mod reading_bar;

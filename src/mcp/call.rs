@@ -332,6 +332,7 @@ mod tests {
         let context = McpContext {
             program: program.to_owned(),
             project: folder.to_owned(),
+            project_folder: rgpu_model::beneath::Folder::open(folder).unwrap(),
             runs: folder.join("runs"),
             scratch: folder.join("scratch"),
             started: rgpu_run::store::StartedRuns::in_cache(folder),

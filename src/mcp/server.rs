@@ -351,6 +351,7 @@ mod tests {
         let server = Server::new(Arc::new(ServerState::new(McpContext {
             program,
             project: dir.path().to_owned(),
+            project_folder: rgpu_model::beneath::Folder::open(dir.path()).unwrap(),
             runs: dir.path().join("runs"),
             scratch: dir.path().join("scratch"),
             started: rgpu_run::store::StartedRuns::in_cache(dir.path()),

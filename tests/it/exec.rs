@@ -1,10 +1,12 @@
 //! `rgpu exec`: a bare command on a host.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for, words};
 use crate::over_ssh::add_remote_to_config;
 use crate::sshd::Sshd;
@@ -219,6 +221,75 @@ fn a_program_that_is_not_found_is_127_and_one_that_cannot_be_executed_126() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("rgpu exec -- sh -c 'echo hi'\n"), "{said}");
     assert!(!said.contains("rgpu exec -- 'echo hi'"), "it cannot work: {said}");
+}
+
+#[test]
+fn a_program_of_this_machine_runs_from_its_folder_or_its_mount() {
+    let laptop = Laptop::new();
+    let script = "#!/bin/sh\necho \"app $1 $(cat data.txt 2>/dev/null)\"\n";
+    let app = laptop.write("tools/app", script);
+    fs::set_permissions(&app, fs::Permissions::from_mode(0o755)).unwrap();
+    laptop.write("data.txt", "of the mount");
+    laptop.write("own.py", "print('python')\n");
+    for (line, told) in [
+        ("exec --mount . -- ./tools/app 1", "app 1 of the mount\n"),
+        ("exec --mount . -- tools/../tools/app 2", "app 2 of the mount\n"),
+        ("exec --mount tools -- tools/app 3", "app 3 \n"),
+        ("exec --mount tools -- ./app 4", "app 4 \n"),
+        ("exec --mount . -- python3 own.py", "python\n"),
+        ("exec -- ./tools/app 5", "app 5 \n"),
+        ("exec -- python3 own.py", "python\n"),
+    ] {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), told, "{line}");
+    }
+    // Python runs it, not the system.
+    let shown = laptop.show("exec -- own.py");
+    assert!(shown.contains("rgpu exec -- python3 own.py\n"), "{shown}");
+    assert!(shown.ends_with("status 2\n"), "{shown}");
+}
+
+#[test]
+fn exec_and_profile_send_the_same_files_of_this_machine() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    FakeHost::new(&laptop);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
+    let app = laptop.write("app", "#!/bin/sh\necho ran\n");
+    fs::set_permissions(&app, fs::Permissions::from_mode(0o755)).unwrap();
+    laptop.write("own.py", "print('ran')\n");
+    let sent = |words: &str| {
+        let mut all = Vec::new();
+        for command in ["exec", "profile --mode nvtx"] {
+            let line = format!("{command} --remote box --accept-new -- {words}");
+            let output = laptop.run(&line);
+            assert_eq!(status(&output) == 0, command == "exec", "{}", laptop.shown(&line, &output));
+            let plan = laptop.latest_json("plan-1.json");
+            let files = plan["files"].as_array().unwrap().iter();
+            let files = files.filter_map(|file| file["path"].as_str());
+            all.push(files.filter(|path| path.starts_with("app/")).collect::<Vec<_>>().join(" "));
+        }
+        assert_eq!(all[0], all[1], "{words}");
+        all.remove(0)
+    };
+    assert_eq!(sent("./app"), "app/app");
+    assert_eq!(sent(&app.display().to_string()), "app/app");
+    assert_eq!(sent("python3 own.py"), "app/own.py");
+    // A host has its own programs.
+    assert_eq!(sent("/bin/true"), "");
+    assert_eq!(sent("true"), "");
+}
+
+#[test]
+fn under_a_mode_a_program_that_fails_is_told_below_its_profile() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "exec --mode nvtx -- sh -c 'exit 3'";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 3, "{}", laptop.shown(line, &output));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.lines().last().unwrap_or_default().contains("ended with status 3"), "{told}");
 }
 
 #[test]

@@ -158,6 +158,32 @@ fn usage_errors_are_two_and_say_what_to_type() {
 }
 
 #[test]
+fn a_python_program_and_a_kernel_given_twice_are_told_the_command_to_type() {
+    let laptop = Laptop::new();
+    laptop.write("train.py", "import sys\nprint(sys.argv)\n");
+    laptop.write("with.py", "def step(x):\n    return x\n");
+    for (line, told) in [
+        ("profile train.py", "as a program: `rgpu profile -- python3 train.py`\n"),
+        ("profile --kernel train.py", "as a program: `rgpu profile -- python3 train.py`\n"),
+        ("profile with.py", "`rgpu profile -- python3 with.py`; one function of it: `rgpu kernels"),
+        ("profile -- train.py --lr 1", "rgpu profile -- python3 train.py --lr 1\n"),
+        ("profile -- ./train.py", "rgpu profile -- python3 ./train.py\n"),
+        ("report train.py", "rgpu profile -- python3 train.py\n"),
+        ("profile --kernel vecadd --kernel saxpy", "`--kernel` is there twice"),
+        ("profile --kernel=vecadd -K saxpy", "`--kernel` is there twice"),
+        ("build --kernel vecadd --kernel saxpy", "`--kernel` is there twice"),
+    ] {
+        let shown = laptop.show(line);
+        assert!(shown.contains(told), "{shown}");
+    }
+    let shown = laptop.show("profile --remote nowhere --kernel vecadd -- x --kernel a --kernel b");
+    assert!(!shown.contains("twice"), "{shown}");
+    laptop.write("rgpu.toml", "[preset.quick]\nmoed = \"nsys\"\n");
+    let shown = laptop.show("profile --kernel vecadd --preset quick --dry-run");
+    assert!(shown.contains("did you mean `--mode`?"), "{shown}");
+}
+
+#[test]
 fn a_named_file_that_does_not_exist_has_one_status_in_every_command() {
     let laptop = Laptop::new();
     for line in [

@@ -544,6 +544,66 @@ fn a_call_sends_no_file_from_outside_of_its_own_or_of_the_project() {
 }
 
 #[test]
+fn a_project_whose_settings_file_is_removed_stays_the_agents() {
+    let laptop = Laptop::new();
+    no_remotes(&laptop);
+    fs::write(laptop.path("rgpu.toml"), "").unwrap();
+    // A kernel of the project above.
+    fs::create_dir_all(laptop.path("kernels/outer")).unwrap();
+    fs::write(laptop.path("kernels/outer/outer.cu"), "__global__ void outer(float *x) {}\n")
+        .unwrap();
+    fs::write(
+        laptop.path("kernels/outer/kernel.toml"),
+        "name = \"outer\"\nlanguage = \"cuda\"\nsource = \"outer.cu\"\n\
+         entry = { device = \"outer\" }\n[[arg]]\nname = \"x\"\ndtype = \"f32\"\n\
+         role = \"inout\"\nshape = [4]\n[launch]\ngrid = [1]\nblock = [1]\n",
+    )
+    .unwrap();
+    laptop.write("rgpu.toml", "");
+    let mut client = Client::start(&laptop);
+    let arguments = json!({"kernel": "outer", "mode": "verify", "remote": "local", "wait_s": 45});
+    assert_eq!(client.refused("profile", arguments.clone())["code"], "unknown_kernel");
+    fs::remove_file(laptop.project("rgpu.toml")).unwrap();
+    assert_eq!(client.refused("profile", arguments)["code"], "unknown_kernel");
+    let add = json!(["--name=x", "--", "rgpu", "report", "mine.ncu-repz"]);
+    client.call("campaign", json!({"of": "queue", "action": "add", "arguments": add}));
+    assert!(laptop.project(".rgpu/state.db").exists());
+    assert!(!laptop.path(".rgpu").exists());
+    // A folder in the place of the project.
+    fs::rename(laptop.path("project"), laptop.path("moved")).unwrap();
+    std::os::unix::fs::symlink(laptop.path("kernels"), laptop.path("project")).unwrap();
+    let error = client.refused("report", json!({"of": "outer"}));
+    assert_eq!(error["code"], "project_moved", "{error:#}");
+    fs::remove_file(laptop.path("project")).unwrap();
+    fs::rename(laptop.path("moved"), laptop.path("project")).unwrap();
+    let listed = client.call("campaign", json!({"of": "queue", "action": "list"}));
+    assert!(listed["document"].to_string().contains("\"x\""), "{listed:#}");
+}
+
+#[test]
+fn a_source_that_a_cubin_names_is_shown_from_the_project_only() {
+    let laptop = Laptop::new();
+    no_remotes(&laptop);
+    let fixture =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/cubin/13.5/inlined/sm_90a.cubin");
+    fs::copy(fixture, laptop.project("mine.cubin")).unwrap();
+    let text = "// outer words\n".repeat(200);
+    fs::write(laptop.path("secret.cu"), &text).unwrap();
+    std::os::unix::fs::symlink(laptop.path("secret.cu"), laptop.project("inlined.cu")).unwrap();
+    let mut client = Client::start(&laptop);
+    let arguments = json!({"of": "mine.cubin", "view": "source"});
+    let shown = client.call("disasm", arguments.clone());
+    assert!(!shown.to_string().contains("outer words"), "{shown:#}");
+    // The user sees it, and an agent sees a file of the project.
+    let own = laptop.show("disasm mine.cubin --view source");
+    assert!(own.contains("outer words"), "{own}");
+    fs::remove_file(laptop.project("inlined.cu")).unwrap();
+    fs::write(laptop.project("inlined.cu"), &text).unwrap();
+    let shown = client.call("disasm", arguments);
+    assert!(shown.to_string().contains("outer words"), "{shown:#}");
+}
+
+#[test]
 fn a_cancelled_call_stops_its_work_on_the_host() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);

@@ -13,6 +13,7 @@ use rgpu_import::{Detail, IMPORTERS, Source};
 use rgpu_model::{Profile, Sidecars};
 use rgpu_report::{REPORTS, ReportInput, Style};
 
+use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, PATIENCE, fixture, status};
 
 /// A laptop whose project holds a recording under a short name.
@@ -497,4 +498,30 @@ fn table_json_and_pages_tell_of_times_that_cannot_be() {
     assert!(json.contains(told), "{json}");
     laptop.show("report synthetic.json --format html --out page.html");
     assert!(std::fs::read_to_string(laptop.project("page.html")).unwrap().contains(told));
+}
+
+#[test]
+fn a_failed_run_after_the_shown_one_and_a_missing_browser_are_told() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.run("profile --kernel vecadd --mode ncu --remote h200 --run-id good");
+    let said = |line: &str| {
+        let output = laptop.run(line);
+        (status(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (_, text) = said("report latest");
+    assert!(text.contains("`latest` is good") && !text.contains("a newer run"), "{text}");
+    let failed = laptop.run("profile --run-id bad --remote local -- no-such-program");
+    assert_ne!(status(&failed), 0);
+    let (code, text) = said("report latest");
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("`latest` is good"), "{text}");
+    assert!(text.contains("a newer run failed and has no report: bad"), "{text}");
+    assert!(text.contains("`rgpu runs show bad`"), "{text}");
+    // Neither a desktop nor a browser is on this PATH.
+    let mut command = laptop.rgpu(["report", "good", "--format", "html", "--open"]);
+    let output = command.env("PATH", laptop.path("tmp")).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("cannot be opened: this machine has no browser"), "{text}");
 }

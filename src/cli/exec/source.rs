@@ -11,6 +11,8 @@ use std::path::Path;
 use super::{ExecArgs, pull};
 use crate::cli::support::app::App;
 use crate::cli::support::missing;
+use crate::cli::support::program_files::{ProgramFiles, program_files};
+use crate::cli::support::session;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::exec::{
     ExecError, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, SnippetInput, WORK_FOLDER,
@@ -32,6 +34,8 @@ pub(super) struct ExecSource {
     pub(super) secrets: BTreeMap<String, String>,
     /// Whether standard input is free for the program.
     pub(super) stdin: bool,
+    /// The words of a bare command, with the files that they name.
+    pub(super) command_files: ProgramFiles,
 }
 
 impl ExecSource {
@@ -76,7 +80,15 @@ impl ExecSource {
             secrets.extend(read_env_file(&path)?);
             warn_if_others_can_read(app, &path);
         }
-        Ok(Self { snippet, package, mounts: mounts(app, args)?, secrets, stdin })
+        let mounts = mounts(app, args)?;
+        let command_files = if snippet.is_some() {
+            ProgramFiles::default()
+        } else {
+            let spec = session::spec(app, args.place.remote.as_deref());
+            let is_local = spec.is_ok_and(|spec| session::is_local(&spec));
+            program_files(app, "exec", &args.command, &mounts, is_local)?
+        };
+        Ok(Self { snippet, package, mounts, secrets, stdin, command_files })
     }
 
     /// Where the program's standard input comes from.
@@ -139,7 +151,8 @@ impl ExecSource {
         let uses_work_folder = !self.mounts.files.is_empty() || !args.pull.is_empty();
         Program {
             name: self.name(args),
-            argv: args.command.iter().cloned().map(Into::into).collect(),
+            argv: self.command_files.argv.clone(),
+            files: self.command_files.files.clone(),
             // Without a mount or a pull, the files it leaves there are not needed.
             cwd: if uses_work_folder { WORK_FOLDER.to_owned() } else { String::new() },
             ..Program::default()

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::missing;
+use rgpu_model::agent_files;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_model::regular_file;
 use rgpu_work::loops::{DocumentKind, ProgressReport, WorkerProgress};
 
 /// The largest checked file.
@@ -92,7 +92,7 @@ pub(super) fn schema(app: &App, kind: DocumentKind) -> Result<Status> {
 
 pub(super) fn validate(app: &App, args: &ValidateArgs) -> Result<Status> {
     let shown = args.file.display().to_string();
-    let text = regular_file::read(&args.file, MAX_BYTES).map_err(|e| {
+    let text = agent_files::read(&args.file, MAX_BYTES).map_err(|e| {
         let failure = Failure::new(Exit::Config, "unreadable", "the file cannot be read");
         missing::file_or(&args.file, &e, failure)
     })?;

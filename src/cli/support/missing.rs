@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 use rgpu_model::error::{Exit, Failure, nearest, no_such_file, shell_word};
+use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 
 /// Files that match a pattern: how many the message names.
 const MAX_NAMED_FILES: usize = 3;
@@ -45,10 +46,14 @@ pub(in crate::cli) fn compiled_code(path: &str) -> Option<Failure> {
     }
     let what = format!("`{path}` is source code, and nothing is compiled or measured of it yet");
     let word = shell_word(path);
+    let is_program = extension == "py"
+        && !regular_file::read_to_string(Path::new(path), MAX_FILE_BYTES)
+            .is_ok_and(|text| text.contains("def custom_kernel"));
+    let profile = if is_program { "rgpu profile -- python3" } else { "rgpu profile" };
     Some(
         Failure::new(Exit::Usage, "usage", what)
             .hint(format!("rgpu build {word}"))
-            .hint(format!("rgpu profile {word}")),
+            .hint(format!("{profile} {word}")),
     )
 }
 

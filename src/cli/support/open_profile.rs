@@ -18,12 +18,13 @@ use super::reading_bar::ReadingBar;
 use rgpu_import::{
     DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, ImportedArtifact, Importer, Source,
 };
+use rgpu_model::agent_files;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
 use rgpu_model::{Comparison, Profile, Sidecars};
 use rgpu_report::{ReportInput, one_line, timestamp};
 use rgpu_run::foreign_file;
-use rgpu_run::store::{RunFolder, StoreError};
+use rgpu_run::store::{RunFolder, RunState, StoreError};
 
 /// A profile and its sidecar documents.
 #[derive(Debug)]
@@ -89,6 +90,23 @@ pub(in crate::cli) fn note_latest(app: &App, what: &str, folder: &RunFolder) {
         one_line(&record.title),
         timestamp(&record.started)
     ));
+    if what != "latest" {
+        return;
+    }
+    // The newest run may have ended without a result, and then an older one is shown.
+    let newest = app.runs().find(what).and_then(|folder| folder.record());
+    let newest = newest.ok().filter(|newest| newest.id != record.id);
+    if let Some(newest) = newest
+        && matches!(newest.state, RunState::Failed | RunState::Cancelled)
+    {
+        let ended = if newest.state == RunState::Failed { "failed" } else { "was cancelled" };
+        app.print_note(&format!(
+            "a newer run {ended} and has no report: {}: {}; `rgpu runs show {}` tells why",
+            newest.id,
+            one_line(&newest.title),
+            newest.id
+        ));
+    }
 }
 
 /// A saved comparison, with the profile of its second side.
@@ -209,7 +227,7 @@ pub(in crate::cli) fn import_file(
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
     };
     let mut head = Vec::new();
-    std::fs::File::open(path)
+    agent_files::open_named(path)
         .and_then(|f| f.take(64 << 10).read_to_end(&mut head))
         .map_err(unreadable)?;
     let name = file_name(path);

@@ -4,20 +4,21 @@
 use std::path::{Path, PathBuf};
 
 use rgpu_case::{Case, TimingPlan};
-use rgpu_protocol::plan::Arg;
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, ProfileArgs};
-use super::{for_agent, missing, mode_flags, session};
+use super::program_files::{digest, program_files};
+use super::{mode_flags, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_plan::exec::Snapshot;
 use rgpu_plan::kernel::{CaseSelection, KernelSpec, ProfileMode, find};
 use rgpu_plan::tool::{
-    BundleFile, GpuSelection, PlanError, ProfileTarget, Program, RankSelection, RegionPattern,
-    Request, ToolOptions, WAITING_KERNELS, check_launcher, python_program_word,
+    GpuSelection, PlanError, ProfileTarget, Program, RankSelection, RegionPattern, Request,
+    ToolOptions, WAITING_KERNELS, check_launcher, python_program_word,
 };
-use rgpu_run::store::{CaseSizes, InputsRecord, digest_file};
+use rgpu_run::store::{CaseSizes, InputsRecord};
 
 /// A resolved command line.
 pub(in crate::cli) struct ProfileCommand {
@@ -76,58 +77,28 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     })
 }
 
-/// Resolves a program. A path that is a file here is sent along, as is a script that Python runs;
-/// anything else must exist on the host.
+/// Resolves a program and the files of this machine that it names.
 fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let mode = args.mode.unwrap_or(ProfileMode::Ncu);
     mode_flags::check(args, mode)?;
-    let program_path = args.program.first().map_or("", String::as_str);
-    let on_this_machine =
+    let is_local =
         session::spec(app, args.place.remote.as_deref()).is_ok_and(|spec| session::is_local(&spec));
-    let words: Vec<&str> = args.program.iter().map(String::as_str).collect();
-    let script = python_program_word(&words);
-    let mut assumptions = Vec::new();
-    let mut files = Vec::new();
-    let mut digests = Vec::new();
-    let mut argv: Vec<Arg> = args.program.iter().cloned().map(Arg::from).collect();
-    for at in Some(0).filter(|_| program_path.contains('/')).into_iter().chain(script) {
-        let word = words[at];
-        let local_path = app.cwd.join(word);
-        if !on_this_machine {
-            for_agent::check(&app.cwd, word)?;
-        }
-        if !local_path.is_file() {
-            // The program starts in a folder of its own, so a relative path leads nowhere there.
-            let is_module = at > 0 && words[at - 1] == "-m";
-            if is_module || Path::new(word).is_absolute() {
-                continue;
-            }
-            return Err(missing::file(word)
-                .hint("to run a program of the host, give its absolute path or only its name"));
-        }
-        digests.push(digest(&local_path)?);
-        if on_this_machine {
-            argv[at] = Arg::text(local_path.display().to_string());
-            continue;
-        }
-        let sent = format!("app/{}", file_name(word));
-        files.push(BundleFile::copy(sent.clone(), &local_path).executable());
-        argv[at] = Arg::in_job(sent);
-        assumptions
-            .push(format!("`{word}` is the file on this machine, which is sent to the host"));
-    }
+    let mounts = Snapshot::default();
+    let found = program_files(app, "profile", &args.program, &mounts, is_local)?;
     needs_no_kernel(mode)?;
     let inputs = InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
         seed: args.seed,
         cases: Vec::new(),
-        files: digests,
+        files: found.digests()?,
     };
     // `python3` or `torchrun` would be the same title for every program.
-    let name = file_name(script.map_or(program_path, |at| words[at]));
-    let program = Program { name, argv, files, ..Program::default() };
+    let words: Vec<&str> = args.program.iter().map(String::as_str).collect();
+    let named = python_program_word(&words).unwrap_or_default();
+    let name = file_name(words.get(named).copied().unwrap_or_default());
+    let program = Program { name, argv: found.argv, files: found.files, ..Program::default() };
     let profile_command = program_profile(app, args, mode, program, inputs)?;
-    Ok(ProfileCommand { assumptions, ..profile_command })
+    Ok(ProfileCommand { assumptions: found.assumptions, ..profile_command })
 }
 
 pub(super) fn file_name(path: &str) -> String {
@@ -173,14 +144,6 @@ fn inputs(spec: &KernelSpec, cases: &[Case], seed: u64) -> Result<InputsRecord> 
             })
             .collect(),
         files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,
-    })
-}
-
-fn digest(path: &Path) -> Result<rgpu_run::store::InputDigest> {
-    digest_file(path).map_err(|e| {
-        Failure::new(Exit::Config, "missing_source", "a file of the kernel cannot be read")
-            .file(path.display())
-            .cause(e)
     })
 }
 

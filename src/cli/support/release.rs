@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rgpu_remote::{ConnectOptions, Remote};
 use rgpu_run::run::CancelSignal;
@@ -35,13 +36,30 @@ pub(in crate::cli) fn at_end(
     OPENED.with_borrow_mut(|all| all.push(opened));
 }
 
+/// A shorter wait for a host to be given back is not told, unless the user has cancelled.
+const TELL_AFTER: Duration = Duration::from_secs(2);
+
 /// Gives back the hosts of this thread's command. One more Ctrl-C ends the wait.
 pub(in crate::cli) async fn release_hosts() {
     for OpenedRemote { remote, options, mut cancel } in OPENED.take() {
         let cancels_seen = cancel.request_count();
+        let is_cancelled = cancels_seen > 0 && !cancel.is_output_unread();
+        let tell = async {
+            if remote.rented().is_some() {
+                tokio::time::sleep(if is_cancelled { Duration::ZERO } else { TELL_AFTER }).await;
+                let noted = if is_cancelled { "cancelled: " } else { "" };
+                let name = remote.name();
+                options.user_prompt.starting(&format!(
+                    "{noted}gives back what was requested of `{name}`; Ctrl-C ends the wait"
+                ));
+            }
+            std::future::pending::<()>().await
+        };
         tokio::select! {
+            biased;
             () = remote.release(&options) => {}
             () = cancel.wait_for_more_than(cancels_seen) => {}
+            () = tell => {}
         }
     }
 }

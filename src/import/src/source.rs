@@ -8,13 +8,13 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use rgpu_format::unpack::{self, UnpackError};
 
 use super::ncu::RequestedCounters;
+use rgpu_model::agent_files;
 
 /// One artifact on this machine, and how to import it.
 #[derive(Clone, Copy, Debug)]
@@ -121,14 +121,18 @@ impl<'a> Source<'a> {
     /// Reads the whole file.
     pub fn bytes(&self) -> Result<Vec<u8>, ImportError> {
         self.size()?;
-        std::fs::read(self.path).map_err(|cause| self.unreadable(cause))
+        let mut bytes = Vec::new();
+        agent_files::open_named(self.path)
+            .and_then(|mut file| file.read_to_end(&mut bytes))
+            .map_err(|cause| self.unreadable(cause))?;
+        Ok(bytes)
     }
 
     /// Reads the first bytes, which tell the kind of file.
     pub fn head(&self) -> Result<Vec<u8>, ImportError> {
         self.size()?;
         let mut head = Vec::new();
-        File::open(self.path)
+        agent_files::open_named(self.path)
             .and_then(|file| file.take(SNIFF_BYTES).read_to_end(&mut head))
             .map_err(|cause| self.unreadable(cause))?;
         Ok(head)

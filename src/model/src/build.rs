@@ -69,6 +69,11 @@ impl Build {
     pub fn by_wheels(&self) -> bool {
         self.commands.iter().flatten().any(|word| word.ends_with("/wheel_tool.py"))
     }
+
+    /// Whether NVRTC compiled it, so that the host has no nvcc.
+    pub fn by_nvrtc(&self) -> bool {
+        self.commands.iter().any(|words| words.get(1).is_some_and(|word| word == "nvrtc"))
+    }
 }
 
 /// Whether a build succeeded.

@@ -400,7 +400,10 @@ impl RemoteError {
             Self::Unfit { .. } => failure.hint(
                 "a release has binaries for hosts of x86_64 and aarch64 with glibc 2.17 or newer; in a clone `cargo xtask dist` makes them, for ARM hosts `cargo xtask dist aarch64`, and RGPU_LIBEXEC names their folder",
             ),
-            Self::Mismatch(_) => failure.hint("update rgpu on this machine"),
+            Self::Mismatch(_) => failure.hint(OF_ONE_BUILD),
+            Self::Refused { code, text, .. } if code == BAD_MESSAGE => {
+                another_build("the agent that is sent to the host", text).host(remote, transport)
+            }
             Self::Refused { code, .. } if code == JOB_EXISTS => failure.hint(
                 "a run with this id was on that host before, of another project or folder: choose \
                  another `--run-id`",
@@ -421,6 +424,21 @@ impl RemoteError {
             _ => because(failure, self),
         }
     }
+}
+
+/// The code with which an agent refuses a message that it cannot read.
+const BAD_MESSAGE: &str = "bad_message";
+
+/// What to do where command and programs are of different builds.
+const OF_ONE_BUILD: &str = "command, agent and runner must be of one build: unpack one release whole; in a clone \
+                            `cargo xtask setup` (and `cargo xtask dist`, if `target/dist` is there) builds them; \
+                            RGPU_LIBEXEC, if it is set, names their folder";
+
+/// The failure of a program of rgpu that is of another build than the command. `what` names it,
+/// `why` is what it said.
+pub fn another_build(what: &str, why: &str) -> Failure {
+    let what = format!("{what} is of another build than this rgpu");
+    Failure::new(Exit::Config, "another_build", what).cause(why).hint(OF_ONE_BUILD)
 }
 
 /// Adds the sources of `error`, but not its own message, which the failure already has.

@@ -63,7 +63,7 @@ pub mod worker;
 pub use bill::{Bill, BillReader, PendingBills};
 pub use binary_requirements::{arch_of, why_not_runnable};
 pub use client::{HostJobs, JobMessage, JobStdin, Session, StreamOpener};
-pub use error::{JOB_EXISTS, OnRemote, RemoteError};
+pub use error::{JOB_EXISTS, OnRemote, RemoteError, another_build};
 pub use fetch::{FetchOutcome, RemoteFile};
 pub use host_link::{HostLink, ReconnectPolicy};
 pub use http::HttpError;

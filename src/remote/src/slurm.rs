@@ -111,8 +111,25 @@ struct State {
     /// The name of the one that ends with this command, if it may exist.
     own_name: Option<String>,
     queued_since: Option<Instant>,
+    /// When the user no longer waits for a node.
+    deadline: Option<Instant>,
     /// Whether an agent on the node has answered.
     has_connected: bool,
+}
+
+impl State {
+    /// The error of a wait for a node that is over, if it is.
+    fn queue_timeout(&self, limit: Option<Duration>) -> Option<SlurmError> {
+        let is_over = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
+        let limit = limit.filter(|_| is_over)?;
+        let reason = "Slurm's programs on the login node do not answer".to_owned();
+        Some(match &self.allocation {
+            Some(Allocation { id, .. }) => {
+                SlurmError::QueueTimeout { job: id.clone(), limit, reason }
+            }
+            None => SlurmError::NotSubmitted { limit },
+        })
+    }
 }
 
 impl Slurm {
@@ -166,7 +183,10 @@ impl Slurm {
             state.login = Some(login);
         }
         match &mut state.login {
-            Some(login) => Ok(login),
+            Some(login) => {
+                login.deadline = state.deadline;
+                Ok(login)
+            }
             // Set above.
             None => Err(RemoteError::LinkCut { doing: "logging in", why: String::new() }),
         }
@@ -179,6 +199,10 @@ impl Slurm {
         options: &ConnectOptions,
     ) -> Result<Session, RemoteError> {
         let request = &options.host_request;
+        let queued_since = *state.queued_since.get_or_insert_with(Instant::now);
+        // A node that was reached once is not waited for in the queue again.
+        let limit = request.queue_timeout.filter(|_| !state.has_connected);
+        state.deadline = limit.and_then(|limit| queued_since.checked_add(limit));
         let run_name = allocation_name(&options.run, request.host_number);
         if state.allocation.is_none() {
             let warm_name = self.warm_name();
@@ -247,6 +271,7 @@ impl Slurm {
                     match self.node_session(state, options, allocation, &info).await {
                         Ok(session) => {
                             state.has_connected = true;
+                            state.deadline = None;
                             return Ok(session);
                         }
                         // The node is still being prepared, or the job has just ended.
@@ -312,6 +337,7 @@ impl Slurm {
     /// Ends the allocation that this command has submitted.
     async fn end_own(&self, options: &ConnectOptions) -> Result<(), RemoteError> {
         let mut state = self.state.lock().await;
+        state.deadline = None;
         let Some(name) = state.own_name.take() else { return Ok(()) };
         let (allocation, was_used) = (state.allocation.take(), state.has_connected);
         let login = self.login(&mut state, options).await?;
@@ -354,7 +380,12 @@ impl Remote for Slurm {
         let (policy, mut outage) = (ReconnectPolicy::default(), None);
         loop {
             let error = match self.attempt(&mut state, options).await {
-                Err(error) if error.is_link() => error,
+                Err(error) if error.is_link() => {
+                    if let Some(late) = state.queue_timeout(options.host_request.queue_timeout) {
+                        return Err(late.into());
+                    }
+                    error
+                }
                 answer => {
                     if outage.is_some() {
                         options.user_prompt.link_back();
@@ -371,7 +402,8 @@ impl Remote for Slurm {
             }
             state.login = None;
             options.user_prompt.link_lost(&error, pause);
-            sleep(pause).await;
+            let left = state.deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            sleep(pause.min(left.unwrap_or(pause))).await;
             outage = Some((since, (pause * 2).min(policy.longest)));
         }
     }

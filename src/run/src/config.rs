@@ -70,6 +70,8 @@ pub struct Environment {
     pub runs_dir: Option<PathBuf>,
     /// `RGPU_LIBEXEC`: the folder with agent, runner and collector.
     pub libexec: Option<PathBuf>,
+    /// The project of the agent that started this process. `None` if no agent did.
+    pub agent_project: Option<PathBuf>,
 }
 
 impl Environment {
@@ -81,6 +83,7 @@ impl Environment {
             remote: var("RGPU_REMOTE").and_then(|v| v.into_string().ok()),
             runs_dir: var("RGPU_RUNS_DIR").map(PathBuf::from),
             libexec: var("RGPU_LIBEXEC").map(PathBuf::from),
+            agent_project: var(AGENT_VARIABLE).map(PathBuf::from).filter(|dir| dir.is_absolute()),
         }
     }
 }
@@ -171,8 +174,12 @@ impl Config {
             return Err(bad_file(&user_file, "its folder does not exist")
                 .hint("`RGPU_CONFIG` names this file: correct the variable, or unset it"));
         }
+        // An agent may remove its project's `rgpu.toml`. It then has no settings of a folder above.
+        let agent_project = env.agent_project.as_deref();
+        let within = agent_project.map_or(Path::new("/"), |project| project);
         let (own, ignored): (Vec<_>, Vec<_>) = cwd
             .ancestors()
+            .take_while(|dir| dir.starts_with(within))
             .map(|dir| dir.join("rgpu.toml"))
             .filter(|path| path.is_file())
             .partition(|path| may_decide(path, cwd));
@@ -181,6 +188,7 @@ impl Config {
         let project = project_file
             .as_deref()
             .and_then(Path::parent)
+            .or(agent_project)
             .map_or_else(|| cwd.to_owned(), Path::to_owned);
 
         let user: UserFile = read(&user_file)?;
@@ -553,6 +561,25 @@ mod tests {
         assert!(refused.hints[0].contains("RGPU_CONFIG"), "{refused}");
         // The file itself is made by the first `rgpu remote add`.
         assert!(load(dir.path(), named("home/new.toml")).is_ok());
+    }
+
+    #[test]
+    fn an_agent_keeps_its_project_without_its_settings_file_and_gets_none_of_a_folder_above() {
+        let dir = setup("", "keep = 3\n");
+        let project = dir.path().join("project/sub");
+        fs::create_dir(project.join("inner")).unwrap();
+        let load_in = |cwd: &Path, agent_project: Option<PathBuf>| {
+            let env = Environment { agent_project, ..Environment::default() };
+            let config = Config::load(cwd, &dir.path().join("home"), &env).unwrap();
+            (config.project, config.keep.value)
+        };
+        let inner = project.join("inner");
+        assert_eq!(load_in(&project, None), (dir.path().join("project"), Some(3)));
+        assert_eq!(load_in(&project, Some(project.clone())), (project.clone(), None));
+        assert_eq!(load_in(&inner, Some(project.clone())), (project.clone(), None));
+        // A project inside of the agent's own.
+        fs::write(inner.join("rgpu.toml"), "keep = 4\n").unwrap();
+        assert_eq!(load_in(&inner, Some(project)), (inner, Some(4)));
     }
 
     #[test]

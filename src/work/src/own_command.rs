@@ -23,6 +23,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 
+use rgpu_model::beneath::Folder;
 use rgpu_model::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 
 pub use agent::{
@@ -59,8 +60,27 @@ pub struct OwnProgram {
     pub path: PathBuf,
     /// The folder in which the commands run.
     pub folder: PathBuf,
-    /// Whether an agent starts the commands, which then start no other program on this machine.
-    pub is_for_agent: bool,
+    /// `folder` as it was when the server of an agent began. Commands of an agent start no other
+    /// program on this machine. `None` if no agent starts them.
+    pub agent_folder: Option<Folder>,
+}
+
+impl OwnProgram {
+    /// Refuses a folder that another one has replaced: the agent could lead its commands elsewhere.
+    fn check_folder(&self) -> Result<()> {
+        let Some(began_with) = &self.agent_folder else { return Ok(()) };
+        let is_same = |now: Folder| Ok(now.identity()? == began_with.identity()?);
+        let cause = match Folder::open(&self.folder).and_then(is_same) {
+            Ok(true) => return Ok(()),
+            Ok(false) => "another folder is in its place".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let what = "the project's folder is not the one that this server began with";
+        Err(Failure::new(Exit::Config, "project_moved", what)
+            .file(self.folder.display())
+            .cause(cause)
+            .hint("move it back, or ask your user to start `rgpu mcp` again"))
+    }
 }
 
 /// Checks a value that is an argument of its own: a flag in its place would change the command.
@@ -314,6 +334,7 @@ impl CommandLine {
                     .hint("put long texts into files"));
             }
         }
+        own.check_folder()?;
         let failed = |e: std::io::Error| {
             Failure::new(Exit::Disk, "no_command", "a command of rgpu cannot be started").cause(e)
         };
@@ -322,7 +343,7 @@ impl CommandLine {
         let mut command = Command::new(&own.path);
         command.arg0("rgpu").args(self.json.then_some("--json")).args(&self.argv);
         command.current_dir(&own.folder).process_group(0);
-        if own.is_for_agent {
+        if own.agent_folder.is_some() {
             command.env(AGENT_VARIABLE, &own.folder);
         }
         command.stdin(match &self.stdin {

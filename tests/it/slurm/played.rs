@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::process::{ChildStderr, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rgpu_model::Profile;
 use rgpu_model::suite::SuiteRun;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, status, wait_for, words};
 use crate::sshd::Sshd;
 
 /// A cluster whose login node is a real OpenSSH server and whose Slurm is a script.
@@ -321,6 +325,50 @@ fn a_job_pending_for_ever_tells_its_reason_and_leaves_the_queue() {
     let told = error(&laptop, CHECK);
     assert_eq!((told.0, told.1.as_str()), (4, "slurm_never_runs"), "{}", told.2);
     assert_eq!(cluster.read("cancelled"), "1\n2\n3\n");
+}
+
+#[test]
+fn a_submission_without_an_end_takes_no_longer_than_the_user_waits() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("flood", "");
+    let started = Instant::now();
+    let line = "exec --remote cluster --accept-new --queue-timeout 4s --json -- true";
+    let told = error(&laptop, line);
+    assert_eq!((told.0, told.1.as_str()), (125, "queue_timeout"), "{}", told.2);
+    assert!(started.elapsed() < Duration::from_secs(30), "{}", told.2);
+    assert!(told.2.contains("did not take the job within 4 s"), "{}", told.2);
+    assert_eq!(cluster.submissions(), 1);
+}
+
+#[test]
+fn a_cancel_while_a_job_is_submitted_is_told_at_once() {
+    let laptop = Laptop::new();
+    let cluster = PlayedCluster::new(&laptop);
+    cluster.write("flood", "");
+    let mut command = laptop.rgpu(words("exec --remote cluster --accept-new -- true"));
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let told = lines_of(child.stderr.take().unwrap());
+    wait_for("the submission", || (cluster.submissions() == 1).then_some(()));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let since = Instant::now();
+    let all = || told.lock().unwrap().join("\n");
+    wait_for("a line", || all().contains("cancelled: gives back").then_some(()));
+    assert!(since.elapsed() < Duration::from_secs(10), "{}", all());
+    assert!(all().contains("Ctrl-C ends the wait"), "{}", all());
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{}", all());
+}
+
+/// The lines of a program's output so far.
+fn lines_of(output: ChildStderr) -> Arc<Mutex<Vec<String>>> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&lines);
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            kept.lock().unwrap().push(line);
+        }
+    });
+    lines
 }
 
 #[test]

@@ -36,6 +36,8 @@ sbatch)
   case "$*" in *--gpus-per-node*)
     if [ -e "$d/old" ]; then echo "sbatch: unrecognized option '--gpus-per-node=1'" >&2; exit 1; fi ;;
   esac
+  # Its answer never ends, also where nobody reads it.
+  if [ -e "$d/flood" ]; then trap '' PIPE; while :; do echo flood; done 2>/dev/null; fi
   n=$(($(ls "$d/jobs" | wc -l) + 1))
   until mkdir "$d/jobs/$n" 2>/dev/null; do n=$((n + 1)); done
   j=$d/jobs/$n

@@ -148,7 +148,7 @@ impl Conversation {
             .map_err(|_| RemoteError::Silent { doing, limit: limits::ANSWER_TIMEOUT })??
             .ok_or_else(|| self.link_cut(doing))?;
         let hello: Hello =
-            serde_json::from_slice(&frame.body).map_err(|_| self.unexpected_body(&frame.body))?;
+            serde_json::from_slice(&frame.body).map_err(|e| unexpected_body(&frame.body, &e))?;
         if hello.rgpu != PROTOCOL {
             return Err(RemoteError::Mismatch(format!(
                 "the agent speaks protocol version {}, this rgpu version {PROTOCOL}",
@@ -178,11 +178,6 @@ impl Conversation {
             why = format!("{why}; its last words: {stderr}");
         }
         RemoteError::LinkCut { doing, why }
-    }
-
-    fn unexpected_body(&self, body: &[u8]) -> RemoteError {
-        let head = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-        RemoteError::ProtocolViolation { what: format!("`{head}`") }
     }
 
     /// The next complete message. Cancel-safe.
@@ -250,7 +245,7 @@ impl Conversation {
                 what: "a message among announced bytes".into(),
             });
         }
-        let message = serde_json::from_slice(body).map_err(|_| self.unexpected_body(body))?;
+        let message = serde_json::from_slice(body).map_err(|e| unexpected_body(body, &e))?;
         announced_bytes(&message)?;
         match message {
             FromAgent::Event { job, event } => {
@@ -354,6 +349,17 @@ impl Piece {
     }
 }
 
+/// The error for a message that cannot be read.
+fn unexpected_body(body: &[u8], error: &serde_json::Error) -> RemoteError {
+    // A whole document that is none of ours comes from an agent of another build.
+    if error.is_data() {
+        let why = crate::foreign_text::excerpt(&error.to_string());
+        return RemoteError::Mismatch(format!("the agent is of another build ({why})"));
+    }
+    let head = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+    RemoteError::ProtocolViolation { what: format!("`{head}`") }
+}
+
 /// Decompresses one zstd frame to `len` bytes, and never allocates more.
 fn unpack(bytes: &[u8], len: u64, path: &str) -> Result<Vec<u8>, RemoteError> {
     zstd::bulk::decompress(bytes, len as usize).map_err(|error| RemoteError::ProtocolViolation {
@@ -366,4 +372,30 @@ pub(crate) fn unexpected_answer(answer: &FromAgent) -> RemoteError {
     let mut what = format!("{answer:?}");
     what.truncate(what.char_indices().nth(200).map_or(what.len(), |(at, _)| at));
     RemoteError::ProtocolViolation { what: format!("an answer without a request: {what}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_another_build_is_told_from_a_damaged_one() {
+        let error = |body: &[u8]| {
+            let read = serde_json::from_slice::<FromAgent>(body);
+            unexpected_body(body, &read.unwrap_err()).failure("h200", "ssh")
+        };
+        let failure = error(b"{\"an_older_message\": 1}");
+        assert_eq!(failure.code, "version_mismatch");
+        assert!(failure.what.contains("of another build (missing field"), "{failure}");
+        assert!(failure.hints[0].contains("of one build"), "{failure}");
+        assert_eq!(error(b"{\"say\": \"ev").code, "bad_stream");
+        let text = "missing field `seed`".to_owned();
+        let refused =
+            RemoteError::Refused { request: "message".into(), code: "bad_message".into(), text };
+        let failure = refused.failure("h200", "ssh");
+        assert_eq!(
+            (failure.code.as_str(), failure.cause.as_deref()),
+            ("another_build", Some("missing field `seed`"))
+        );
+    }
 }

@@ -63,6 +63,12 @@ pub enum SlurmError {
         /// Slurm's reason for waiting.
         reason: String,
     },
+    /// Slurm gave the job no number in time.
+    #[error("Slurm did not take the job within {} s", limit.as_secs())]
+    NotSubmitted {
+        /// `--queue-timeout`.
+        limit: Duration,
+    },
     /// The job has ended.
     #[error("the job {job} of Slurm has ended: {what}")]
     Ended {
@@ -221,7 +227,7 @@ impl SlurmError {
             | Self::NoTime
             | Self::NeverRuns { .. }
             | Self::Ended { .. } => true,
-            Self::QueueTimeout { .. } => false,
+            Self::QueueTimeout { .. } | Self::NotSubmitted { .. } => false,
         }
     }
 
@@ -234,7 +240,7 @@ impl SlurmError {
             Self::Refused { code, .. } => code,
             Self::NoTime => "slurm_time",
             Self::NeverRuns { .. } => "slurm_never_runs",
-            Self::QueueTimeout { .. } => "queue_timeout",
+            Self::QueueTimeout { .. } | Self::NotSubmitted { .. } => "queue_timeout",
             Self::Ended { .. } => self.end_kind().map_or("slurm_ended", |kind| kind.code),
         }
     }
@@ -262,6 +268,11 @@ impl SlurmError {
             Self::NeverRuns { .. } => (
                 "",
                 "the job was removed from the queue; change the remote's settings and try again",
+            ),
+            Self::NotSubmitted { .. } => (
+                "`sbatch` on the login node did not end",
+                "if a job was made all the same, it was removed; wait longer with \
+                 `--queue-timeout 2h`",
             ),
             Self::QueueTimeout { .. } => {
                 ("", "the job was removed from the queue; wait longer with `--queue-timeout 2h`")

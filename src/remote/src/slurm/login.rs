@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use rgpu_protocol::{Probe, ProbeAnswer};
+use tokio::time::Instant;
 
 use super::error::SlurmError;
 use super::job::JobInfo;
@@ -15,6 +16,9 @@ use crate::{RemoteError, Session, UserPrompt};
 
 /// How long one of Slurm's programs may take. They wait for the controller themselves.
 const PROGRAM_TIMEOUT_S: u64 = 60;
+
+/// How long one may take at least, however near the end of the wait is.
+const LEAST_TIMEOUT_S: u64 = 1;
 
 /// A program of Slurm with its arguments.
 pub(super) type Argv = Vec<String>;
@@ -47,6 +51,8 @@ pub(super) struct LoginNode {
     root: String,
     /// The path of `srun`, which a shell starts without the remote's `path`.
     srun: String,
+    /// When the user no longer waits for a node. No program takes longer.
+    pub(super) deadline: Option<Instant>,
 }
 
 impl LoginNode {
@@ -55,11 +61,11 @@ impl LoginNode {
         mut session: Session,
         user_prompt: Arc<dyn UserPrompt>,
     ) -> Result<Self, RemoteError> {
-        let find_srun = Probe { find: argv!["srun"], ..probe(None) };
+        let find_srun = Probe { find: argv!["srun"], ..probe(None, PROGRAM_TIMEOUT_S) };
         let facts = session.facts(vec![find_srun]).await?;
         let srun = facts.answers.into_iter().next().and_then(|answer| answer.path);
         let srun = srun.ok_or(SlurmError::NoProgram { program: "srun" })?;
-        Ok(Self { session, user_prompt, root: facts.folder, srun })
+        Ok(Self { session, user_prompt, root: facts.folder, srun, deadline: None })
     }
 
     pub(super) fn srun(&self) -> &str {
@@ -93,7 +99,8 @@ impl LoginNode {
                 argv.iter().map(|arg| arg.lines().next().unwrap_or_default()).collect();
             self.user_prompt.verbose(&format!("on the login node: {}", shown.join(" ")));
         }
-        let probes = commands.into_iter().map(|argv| probe(Some(argv)));
+        let timeout_s = self.timeout_s(commands.len());
+        let probes = commands.into_iter().map(|argv| probe(Some(argv), timeout_s));
         let facts = self.session.facts(probes.collect()).await?;
         if facts.answers.len() != programs.len() {
             let what = format!("{} answers to {}", facts.answers.len(), programs.len());
@@ -107,6 +114,14 @@ impl LoginNode {
             ProbeAnswer { exit, text, .. } => Ok(Some(CommandOutput { exit, text })),
         });
         answers.collect()
+    }
+
+    /// How many seconds each of `count` programs may take.
+    fn timeout_s(&self, count: usize) -> u64 {
+        let Some(deadline) = self.deadline else { return PROGRAM_TIMEOUT_S };
+        let left_s = deadline.saturating_duration_since(Instant::now()).as_secs();
+        let each_s = left_s / u64::try_from(count).unwrap_or(u64::MAX).max(1);
+        each_s.clamp(LEAST_TIMEOUT_S, PROGRAM_TIMEOUT_S)
     }
 
     /// Runs `program`.
@@ -229,14 +244,14 @@ impl LoginNode {
     }
 }
 
-fn probe(run: Option<Argv>) -> Probe {
+fn probe(run: Option<Argv>, timeout_s: u64) -> Probe {
     Probe {
         name: "slurm".to_owned(),
         find: Vec::new(),
         run,
         read: false,
         keep: Vec::new(),
-        timeout_s: PROGRAM_TIMEOUT_S,
+        timeout_s,
     }
 }
 

@@ -8,14 +8,17 @@ use super::settings::Settings;
 /// options.
 ///
 /// The folder is made first. Whoever comes second, after a cut link, finds it and submits nothing:
-/// it prints the job's number, if the first one came so far.
+/// it prints the job's number, if the first one came so far. Of `sbatch`'s answer no more than one
+/// line of a few hundred bytes is needed, and the shell keeps 4096 bytes of it.
 const SUBMIT: &str = r#"umask 077; d=$1; s=$2; shift 2
 mkdir -p "${d%/*}" || exit 18
 find "${d%/*}" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + 2>/dev/null
 if ! mkdir "$d" 2>/dev/null; then cat "$d/job" 2>/dev/null; exit 17; fi
 printf '%s' "$s" >"$d/batch" || exit 18
-if j=$("$@" "$d/batch"); then printf '%s\n' "$j" >"$d/job"; printf '%s\n' "$j"
-else e=$?; rm -rf "$d"; exit $e; fi
+j=$({ "$@" "$d/batch"; echo $? >"$d/exit"; } | head -c 4096)
+e=$(cat "$d/exit"); rm -f "$d/exit"
+if [ "$e" = 0 ]; then printf '%s\n' "$j" >"$d/job"; printf '%s\n' "$j"
+else rm -rf "$d"; [ "$e" != 17 ] || e=1; exit "${e:-1}"; fi
 "#;
 
 /// The exit status of [`SUBMIT`] if the job's folder is there.

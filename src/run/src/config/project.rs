@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::{Config, ConfigValue, LOCAL, Origin};
 use rgpu_analysis::Thresholds;
-use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
 use rgpu_plan::tool::TOOL_FLAGS_OF_PROJECTS;
 use rgpu_remote::{RemoteSpec, without_secret};
 
@@ -190,7 +190,12 @@ impl Config {
             let allowed = preset_flags();
             if !allowed.contains(&flag.as_str()) {
                 let what = format!("preset `{name}` of a project may not set `--{flag}`");
-                return Err(Failure::new(Exit::Config, "preset_of_project", what)
+                let mut failure = Failure::new(Exit::Config, "preset_of_project", what);
+                let near = nearest(&flag, allowed.iter().copied());
+                if !near.is_empty() {
+                    failure = failure.hint(format!("did you mean `--{}`?", near.join("` or `--")));
+                }
+                return Err(failure
                     .file(file.display())
                     .cause(format!("it may set `--{}`", allowed.join("`, `--")))
                     .hint(format!(

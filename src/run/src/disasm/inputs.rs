@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rgpu_format::{container, ncu_rep};
+use rgpu_model::agent_files;
 
 use crate::foreign_file;
 
@@ -114,7 +115,7 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         _ if path.is_dir() => NO_CODE_IN_FOLDER.to_owned(),
         _ => format!("the file cannot be read: {e}"),
     };
-    let mut file = fs::File::open(path).map_err(read_error)?;
+    let mut file = agent_files::open_named(path).map_err(read_error)?;
     let metadata = file.metadata().map_err(read_error)?;
     if metadata.is_dir() {
         return Err(NO_CODE_IN_FOLDER.to_owned());
@@ -193,6 +194,7 @@ fn folder(path: &Path, named: &Path, inputs: &mut Inputs) -> Result<(), InputErr
 
 fn may_hold_code(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = fs::File::open(path).and_then(|f| f.take(SNIFF_BYTES).read_to_end(&mut head));
+    let read =
+        agent_files::open_named(path).and_then(|f| f.take(SNIFF_BYTES).read_to_end(&mut head));
     read.is_ok() && container::kind(&head).is_some()
 }

@@ -14,7 +14,8 @@ use super::host_listings::ListingRequest;
 use super::nvdisasm::{Nvdisasm, ToolError};
 use rgpu_import::gpu_code;
 use rgpu_model::HotSpots;
-use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_model::agent_files;
+use rgpu_model::regular_file::MAX_FILE_BYTES;
 
 /// Why hot spots get no operands.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +52,7 @@ pub fn operands(
     path: &Path,
     tool: &Nvdisasm,
 ) -> Result<usize, OperandsError> {
-    let bytes = regular_file::read(path, MAX_FILE_BYTES)?;
+    let bytes = agent_files::read(path, MAX_FILE_BYTES)?;
     let (report, _) = NcuReport::read(&bytes, &NcuReadLimits::default())?;
     let sources = report.sources();
     let mut cubins = Vec::new();
@@ -84,7 +85,7 @@ pub fn hot_spot_listing_requests(
     from: &str,
     path: &Path,
 ) -> Vec<ListingRequest> {
-    let Ok(bytes) = regular_file::read(path, MAX_FILE_BYTES) else { return Vec::new() };
+    let Ok(bytes) = agent_files::read(path, MAX_FILE_BYTES) else { return Vec::new() };
     let Ok((report, _)) = NcuReport::read(&bytes, &NcuReadLimits::default()) else {
         return Vec::new();
     };

@@ -13,9 +13,10 @@ use super::image_task::{ImageFilter, ImageTask};
 use super::operands::OperandsError;
 use rgpu_import::gpu_code;
 use rgpu_model::HotSpots;
+use rgpu_model::agent_files;
 use rgpu_model::code::CodeImage;
 use rgpu_model::hotspots::LaunchSpots;
-use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_model::regular_file::MAX_FILE_BYTES;
 
 /// The code that the hot spots from the report at `path` belong to; `from` is the report's name in
 /// them. For each kernel, the launch with the most samples is used.
@@ -28,7 +29,7 @@ pub fn sampled(
     path: &Path,
     task: &ImageTask,
 ) -> Result<Vec<CodeImage>, OperandsError> {
-    let bytes = regular_file::read(path, MAX_FILE_BYTES)?;
+    let bytes = agent_files::read(path, MAX_FILE_BYTES)?;
     let (report, _) = NcuReport::read(&bytes, &NcuReadLimits::default())?;
     let mut images = Vec::new();
     for source in &report.sources() {

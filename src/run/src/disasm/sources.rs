@@ -2,7 +2,8 @@
 //! for a file that one of our jobs compiled, the unchanged input of its run.
 //!
 //! A cubin may come from anyone and name any path. So only files with a source's extension are
-//! opened, and only lines near those of instructions are kept.
+//! opened, for an agent only those of the project, and only lines near those of instructions are
+//! kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,9 +12,10 @@ use rgpu_protocol::Plan;
 use rgpu_protocol::plan::valid_job_id;
 
 use crate::store::{InputsRecord, digest_file};
+use rgpu_model::agent_files;
 use rgpu_model::code::SourceText;
 use rgpu_model::hotspots::SourceAt;
-use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_model::regular_file::MAX_FILE_BYTES;
 use rgpu_plan::kernel::is_private;
 
 /// Lines kept before and after a line with instructions.
@@ -91,18 +93,18 @@ fn from_run_inputs(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
-    crate::saved_json::from_slice(&regular_file::read(path, MAX_FILE_BYTES).ok()?).ok()
+    crate::saved_json::from_slice(&agent_files::read(path, MAX_FILE_BYTES).ok()?).ok()
 }
 
 /// The text of a source file. The real path counts: a link may be named as a source and lead to
-/// any file.
+/// any file. For a command of an agent it must be a file of the project.
 fn read(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let ending = path.extension()?.to_str()?.to_ascii_lowercase();
     if !SOURCE_EXTENSIONS.contains(&ending.as_str()) || is_private(&path) {
         return None;
     }
-    let bytes = regular_file::read(&path, MAX_SOURCE_BYTES).ok()?;
+    let bytes = agent_files::read(&path, MAX_SOURCE_BYTES).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

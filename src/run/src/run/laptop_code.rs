@@ -6,6 +6,7 @@
 //! is sent to the host: so it includes only the files that are sent anyway, and headers by their
 //! names below the folders of headers.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
@@ -92,11 +93,62 @@ pub fn why_not_compiled_here(request: &Request) -> Option<String> {
         return Some(format!("the name `{name}` has a character that a shell could take"));
     }
     let is_source = |name: &String| name == &sources.source || is_code(name);
-    sources.files.iter().filter(|(name, _)| is_source(name)).find_map(|(name, path)| {
-        let bytes = regular_file::read(path, MAX_FILE_BYTES).ok()?;
-        let what = first_outside(&bytes, name, sources)?;
+    let files = sources.files.iter().filter(|(name, _)| is_source(name));
+    let files = files.filter_map(|(name, path)| {
+        Some((name, code_text(&regular_file::read(path, MAX_FILE_BYTES).ok()?)))
+    });
+    let files: Vec<(&String, String)> = files.collect();
+    let outside = files.iter().find_map(|(name, text)| {
+        let what = first_outside(text, name, sources)?;
         Some(format!("`{name}` has {what}, which could read a file of this machine"))
+    });
+    outside.or_else(|| {
+        let texts: Vec<&str> = files.iter().map(|(_, text)| text.as_str()).collect();
+        let operator = pasted_operator(&texts)?;
+        Some(format!("the kernel's macros could make `{operator}`, which asks for any file here"))
     })
+}
+
+/// A source as the compiler splits it into words: without trigraphs and joined lines.
+fn code_text(source: &[u8]) -> String {
+    let text = String::from_utf8_lossy(source);
+    let text = text.replace("??=", "#").replace("??/", "\\").replace("%:", "#");
+    without_line_splices(&text)
+}
+
+/// An operator that asks for a file and that the sources could paste together with `##`: the text
+/// of each operand is a word of theirs. `None` if they could make none.
+fn pasted_operator(texts: &[&str]) -> Option<&'static str> {
+    if !texts.iter().any(|text| text.contains("##")) {
+        return None;
+    }
+    let words: BTreeSet<&str> = texts.iter().flat_map(|text| words(text)).collect();
+    ASKING_OPERATORS.into_iter().find(|operator| {
+        // Whether words make the first `end` bytes, for each `end`. One word alone is seen by
+        // `first_outside`.
+        let mut made = vec![false; operator.len() + 1];
+        made[0] = true;
+        for end in 1..=operator.len() {
+            made[end] = (0..end).any(|start| {
+                let is_whole = start == 0 && end == operator.len();
+                made[start] && !is_whole && words.contains(&operator[start..end])
+            });
+        }
+        made[operator.len()]
+    })
+}
+
+/// The words of a text: letters, digits and `_`.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_end = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
+    text.split(is_end).filter(|word| !word.is_empty())
+}
+
+/// Whether a word is an operator that asks for a file, or a macro named after one, as libraries
+/// have them (`_CCCL_HAS_INCLUDE`).
+fn asks_for_file(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    ["has_include", "has_include_next", "has_embed"].iter().any(|ending| word.ends_with(ending))
 }
 
 /// Whether a name or flag has only characters that mean nothing to a shell.
@@ -156,13 +208,10 @@ fn is_folder_of_headers(folder: &str) -> bool {
 /// The first directive or operator of a source that could lead out of the kernel's own files and
 /// the folders of headers. What stands in comments and strings counts as well: to tell them apart
 /// would need all rules of the language.
-fn first_outside(source: &[u8], name: &str, sources: &SourceTree) -> Option<String> {
-    if source.contains(&0) {
+fn first_outside(text: &str, name: &str, sources: &SourceTree) -> Option<String> {
+    if text.contains('\0') {
         return Some("a zero byte".to_owned());
     }
-    let text = String::from_utf8_lossy(source);
-    let text = text.replace("??=", "#").replace("??/", "\\").replace("%:", "#");
-    let text = without_line_splices(&text);
     let is_inside = |rest: &str| operand(rest).is_some_and(|named| named.is_in(name, sources));
     for (at, _) in text.match_indices('#') {
         let rest = skip_blanks(&text[at + 1..]);
@@ -172,17 +221,15 @@ fn first_outside(source: &[u8], name: &str, sources: &SourceTree) -> Option<Stri
             return Some(format!("`#{}`", line.trim_end()));
         }
     }
-    for (at, _) in text.match_indices("__has_") {
-        let word = first_word(&text[at..]);
+    for word in words(text).filter(|word| asks_for_file(word)) {
+        // A word is a part of the text.
+        let at = word.as_ptr().addr() - text.as_ptr().addr();
         let rest = skip_blanks(&text[at + word.len()..]);
         let before = text[..at].trim_end_matches([' ', '\t', '(']);
         let is_asked_for = before.ends_with("defined")
             || before.ends_with("#ifdef")
             || before.ends_with("#ifndef");
-        if ASKING_OPERATORS.contains(&word)
-            && !is_asked_for
-            && !rest.strip_prefix('(').is_some_and(is_inside)
-        {
+        if !is_asked_for && !rest.strip_prefix('(').is_some_and(is_inside) {
             return Some(format!("`{word}` without a name"));
         }
     }
@@ -337,7 +384,8 @@ mod tests {
             files: vec![file("k/mine.cu"), file("common/a.cuh")],
             ..SourceTree::default()
         };
-        let outside = |text: &str| first_outside(text.as_bytes(), "k/mine.cu", &sources);
+        let outside =
+            |text: &str| first_outside(&code_text(text.as_bytes()), "k/mine.cu", &sources);
         for fine in [
             "#include <cuda_fp16.h>\n#include \"b.cuh\"\n",
             "# include \"../common/a.cuh\" // shared\n",
@@ -370,10 +418,38 @@ mod tests {
             "#if __has_include(P)\n",
             "#if __has_include(\"/home/x\")\n",
             "#define H __has_include\n#if H(\"/home/x\")\n",
+            "#include <cuda/std/version>\n#if _CCCL_HAS_INCLUDE(</home/x>)\n",
             "#include",
             "\0",
         ] {
             assert!(outside(wrong).is_some(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_operator_that_macros_paste_together_is_found_in_all_files_of_a_kernel() {
+        let pasted = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| code_text(text.as_bytes())).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            pasted_operator(&texts)
+        };
+        let join = "#define JOIN(a, b) a##b\n";
+        for wrong in [
+            "#if JOIN(__has_, include)(\"/home/x\")\n",
+            "#if JOIN(__ha, s_include)(\"/home/x\")\n",
+            "#define H JOIN(_, _has_include)\n#if H(</home/x>)\n",
+            "#if JOIN(JOIN(__, has_i), nclude)(P)\n",
+        ] {
+            assert_eq!(pasted(&[join, wrong]), Some("__has_include"), "{wrong}");
+            // Without an operator that pastes, they are words.
+            assert_eq!(pasted(&[wrong]), None, "{wrong}");
+        }
+        assert_eq!(pasted(&["%:define J(a,b) a%:%:b\n", "J(__has,_embed)"]), Some("__has_embed"));
+        for fine in [
+            "#include \"b.cuh\"\n#define KERNEL(name, T) void name##_##T(T *x, int n) {}\n",
+            "#if defined(__has_include) && __has_include(<cuda_fp8.h>)\n#endif\nint a, b, c;\n",
+        ] {
+            assert_eq!(pasted(&[join, fine]), None, "{fine}");
         }
     }
 }

@@ -217,7 +217,7 @@ impl Audit {
     /// Looks through the files of a kernel.
     fn switches(&mut self, spec: &KernelSpec) {
         for path in spec.files() {
-            let Ok(text) = rgpu_model::regular_file::read_to_string(&path, MAX_SOURCE_BYTES) else {
+            let Ok(text) = rgpu_model::agent_files::read_to_string(&path, MAX_SOURCE_BYTES) else {
                 continue;
             };
             self.file(&path, &text);

@@ -232,7 +232,7 @@ impl Expectations {
 
     /// Reads a file; `None` if there is none.
     fn read(path: &Path) -> Result<Option<Self>> {
-        let bytes = match rgpu_model::regular_file::read(path, MAX_FILE_BYTES) {
+        let bytes = match rgpu_model::agent_files::read(path, MAX_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(unusable(path, "cannot be read").cause(e)),

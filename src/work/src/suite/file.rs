@@ -109,7 +109,7 @@ impl SuiteFile {
     pub fn load(chosen: Option<&Path>, kernels: &KernelFolders) -> Result<Self> {
         let file = chosen.map(Path::to_owned).or_else(|| file_of_project(&kernels.project));
         let Some(file) = file else { return Ok(Self::from_kernels(kernels)) };
-        let text = rgpu_model::regular_file::read_to_string(
+        let text = rgpu_model::agent_files::read_to_string(
             &file,
             rgpu_model::regular_file::MAX_TOML_BYTES,
         )

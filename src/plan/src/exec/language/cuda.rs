@@ -5,7 +5,7 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
-use crate::tool::{BundleFile, Program, WheelNvcc, compile_once, compiler_rows};
+use crate::tool::{BundleFile, Program, WheelNvcc, compile_once, compiler_rows, lacks_for_wheels};
 use rgpu_model::RungId;
 use rgpu_model::error::shell_word;
 
@@ -58,9 +58,17 @@ impl Language for Cuda {
                     if is_here { String::new() } else { compile_here_hint(snippet, remote) };
                 return Err(ExecError::NoCompiler {
                     problem: format!("the host has no nvcc to compile `{}`", snippet.name),
-                    hint: format!(
-                        "a program with a `main` needs nvcc: `rgpu build --kernel vecadd --remote {remote} --yes` fetches it there once (it needs g++ and python3 with venv); or install the CUDA toolkit, or name its `bin` in the remote's `path`{compiled_here}"
-                    ),
+                    hint: {
+                        let lacks = facts.map(lacks_for_wheels).unwrap_or_default().join(" and ");
+                        let first = if lacks.is_empty() {
+                            String::new()
+                        } else {
+                            format!("install {lacks} there, then ")
+                        };
+                        format!(
+                            "a program with a `main` needs nvcc: {first}`rgpu build --kernel vecadd --remote {remote} --yes` allows rgpu to fetch it there, and this command then does; or install the CUDA toolkit, or name its `bin` in the remote's `path`{compiled_here}"
+                        )
+                    },
                 });
             }
         };

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::super::spec::{DeclaredWork, EntryPoint, PythonFunction, ReferenceSpec, Sizes};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
+use rgpu_model::error::shell_word;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 
 pub(super) struct Python;
@@ -32,9 +33,21 @@ impl Language for Python {
             instead: None,
         };
         if !functions(text).any(|(name, _)| name == POPCORN) {
-            return Err(not_inferred(
-                "it has no `custom_kernel`, so the function and its arguments are unknown",
-            ));
+            let word = shell_word(file.display());
+            let as_program = format!("as a program: `rgpu profile -- python3 {word}`");
+            return Err(KernelError::NotInferred {
+                file: file.to_owned(),
+                problem: "it has no `custom_kernel`, so the function and its arguments are unknown"
+                    .to_owned(),
+                instead: Some(if functions(text).any(|(name, _)| !name.starts_with('_')) {
+                    format!(
+                        "{as_program}; one function of it: `rgpu kernels new {word}` writes a \
+                         kernel.toml to complete"
+                    )
+                } else {
+                    as_program
+                }),
+            });
         }
         let reference = reference(file, text).ok_or_else(|| {
             not_inferred("there is no `generate_input`, in it or in a reference.py beside it")

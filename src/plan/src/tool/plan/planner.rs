@@ -84,8 +84,13 @@ impl<'a> Planner<'a> {
                 .push(format!("assumed: {arch}, since there is no GPU; `--arch` names another"));
         }
         self.bring_sources(target);
-        if !is_retry && !self.jobs.is_python() {
+        let is_built_on_host = !self.jobs.is_python();
+        if !is_retry && is_built_on_host {
             self.build(target)?;
+        } else if is_retry && is_built_on_host && !self.gpu && self.request.part != PlanPart::Build
+        {
+            // On a CPU the reference is what runs, and its library stays in the first job's folder.
+            self.reference(target);
         }
         let title = match self.request.part {
             PlanPart::Build => format!("build {} for {}", spec.name, target.arch),
@@ -554,7 +559,7 @@ impl<'a> Planner<'a> {
             let name = &target.spec.name;
             self.step("time", format!("check and measure {name} on the CPU"), false, vec![rung]);
         }
-        let runnable = self.has_step("reference") || is_retry || self.jobs.is_python();
+        let runnable = self.has_step("reference") || self.jobs.is_python();
         if runnable && let Ok(()) = self.profile(Vec::new()) {
             return;
         }

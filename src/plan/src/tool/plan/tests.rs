@@ -254,6 +254,26 @@ fn a_later_plan_of_a_run_repeats_no_build_and_no_refused_rung() {
 }
 
 #[test]
+fn on_a_cpu_a_later_plan_compiles_the_reference_again() {
+    let mut request = request(ProfileMode::Nsys, "vecadd");
+    request.arch = Some("sm_90".to_owned());
+    let digest = rgpu_protocol::Digest::from_bytes(&[7; 32]);
+    request.reuse = vec![rgpu_protocol::plan::InputFile {
+        path: "build/vecadd.cubin".into(),
+        size: 1,
+        digest: digest.clone(),
+        blobs: vec![digest],
+        piece_bytes: rgpu_protocol::PIECE_BYTES,
+        executable: false,
+    }];
+    request.skip = ["nvtx".to_owned()].into();
+    let draft = planned(&request, &host("no-gpu"));
+    let ids: Vec<_> = draft.plan.steps.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(ids, ["reference", "profile"]);
+    assert_eq!(draft.plan.steps[1].rungs[0].id, "cpu");
+}
+
+#[test]
 fn a_module_built_elsewhere_replaces_the_build_step() {
     let mut request = request(ProfileMode::Bench, "vecadd");
     let built = |arch: &str| PrebuiltCode {

@@ -108,6 +108,14 @@ impl ProfileBuilder {
         if let (ErrorClass::WrongResult, Some(case)) = (failure.class, wrong) {
             return self.wrong_result(remote, case);
         }
+        if is_of_another_build(failure) {
+            return rgpu_remote::another_build(
+                "the runner that is sent to the host",
+                &failure.text,
+            )
+            .host(remote.name(), remote.transport())
+            .step(step);
+        }
         let (exit, code, what, hint) = runner_failure_texts(failure.class);
         let mut out = Failure::new(exit, code, what)
             .host(remote.name(), remote.transport())
@@ -160,6 +168,19 @@ impl ProfileBuilder {
             failure.hint(format!("it has `{}`: name it in `entry`", symbols.join("`, `")))
         })
     }
+}
+
+/// Whether the runner and this rgpu are of different builds: it does not know what it was sent.
+fn is_of_another_build(failure: &RunnerFailure) -> bool {
+    const SIGNS: [&str; 5] = [
+        "missing field",
+        "unknown field",
+        "unknown variant",
+        "invalid type",
+        "but this runner supports",
+    ];
+    matches!(failure.class, ErrorClass::Usage | ErrorClass::BadCase)
+        && SIGNS.iter().any(|sign| failure.text.contains(sign))
 }
 
 /// Exit status, code, message and hint for a class of the runner's failures.
@@ -221,4 +242,23 @@ pub(in crate::run) fn compiler_message(folder: &RunFolder, info: &DraftInfo) -> 
     let text = info.localize(&rgpu_protocol::pattern::strip_ansi(&text));
     let lines: Vec<&str> = text.lines().collect();
     Some(lines[lines.len().saturating_sub(40)..].join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runner_of_another_build_is_told_from_a_defect() {
+        let failure = |class, text: &str| RunnerFailure { class, text: text.to_owned() };
+        for (class, text) in [
+            (ErrorClass::BadCase, "`input.json` is not a valid runner input: missing field `seed`"),
+            (ErrorClass::BadCase, "`input.json` has version 3, but this runner supports 2: use"),
+        ] {
+            assert!(is_of_another_build(&failure(class, text)), "{text}");
+        }
+        assert!(!is_of_another_build(&failure(ErrorClass::BadCase, "two cases are called `a`")));
+        let printed = "the kernel printed: missing field `x`";
+        assert!(!is_of_another_build(&failure(ErrorClass::WrongResult, printed)));
+    }
 }

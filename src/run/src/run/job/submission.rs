@@ -95,6 +95,11 @@ pub(in crate::run) async fn submit(
         () = cancel.wait_for_more_than(0) => {
             // The job may just have started. Wait until the cancel is confirmed, unless the user
             // asks again.
+            if !cancel.is_output_unread() && let Ok(mut reporter) = reporter.lock() {
+                let text = "cancelling: waits until the host has answered the submission; Ctrl-C \
+                            again stops waiting";
+                reporter.report(&RunEvent::Note { text });
+            }
             link.cancel();
             let mut has_job = false;
             let stopped = async {

@@ -12,7 +12,7 @@ use crate::loops::LoopError;
 use crate::loops::error::NOT_TOML;
 use rgpu_model::beneath::Folder;
 use rgpu_model::error::shell_word;
-use rgpu_model::{regular_file, toml_error};
+use rgpu_model::{agent_files, regular_file, toml_error};
 use rgpu_run::store::project_files;
 
 /// The largest file with the user's words for the worker.
@@ -66,12 +66,13 @@ impl LoopConfig {
     /// and for keys and values that mean nothing.
     pub fn read(file: &Path, overrides: &[String]) -> Result<(Self, ConfigOrigin), LoopError> {
         let wrong = |line, why| LoopError::Config { file: file.to_owned(), line, why };
-        let text = regular_file::read_to_string(file, regular_file::MAX_TOML_BYTES).map_err(
-            |e| match e.kind() {
+        let text =
+            agent_files::read_to_string(file, regular_file::MAX_TOML_BYTES).map_err(|e| match e
+                .kind()
+            {
                 ErrorKind::NotFound => LoopError::NoFile(file.to_owned()),
                 _ => wrong(None, format!("it cannot be read: {e}")),
-            },
-        )?;
+            })?;
         let not_toml = |e: toml::de::Error| {
             let line = e.span().map(|span| line_of(&text, span.start));
             wrong(line, format!("{NOT_TOML}: {}", toml_error::short(e.message())))
