@@ -18,4 +18,6 @@ pub struct GpuFacts {
     /// Nanoseconds that the profiler adds to each call of the host: least and most. `None` if
     /// it adds none that is known.
     pub tool_ns: Option<(u64, u64)>,
+    /// Nanoseconds of a step without the profiler, if that was measured.
+    pub plain_step_ns: Option<u64>,
 }

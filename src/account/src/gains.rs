@@ -23,6 +23,10 @@ use crate::view::View;
 const MOST_REPLAY_ERROR: f64 = 0.02;
 /// A smaller gain is not reported at all.
 const LEAST_SHARE: f64 = 0.002;
+/// A profiler adds no more to a call, in nanoseconds: torch's, with stacks, adds up to that.
+const MOST_TOOL_NS: u64 = 1 << 18;
+/// Nanoseconds to which that time is found.
+const TOOL_PRECISION_NS: u64 = 250;
 /// Causes that are replayed together.
 const TOGETHER: usize = 3;
 /// A finding that adds less than this part of its own gain to those before it tells the same again.
@@ -139,7 +143,7 @@ fn account_of_steps(
         ));
         return Vec::new();
     }
-    let (least_ns, most_ns) = facts.tool_ns.unwrap_or((0, 0));
+    let (least_ns, most_ns) = tool_ns(&graph, &boundaries, facts);
     let Some(replays) = Replays::new(&graph, &boundaries, [least_ns, most_ns]) else {
         account.no_gains = Some("the steps could not be replayed".to_owned());
         return Vec::new();
@@ -177,6 +181,25 @@ fn recorded_step_ns(
         launch_ns(last).zip(launch_ns(first)).map(|(last, first)| last.saturating_sub(first));
     let ns = gpu_ns.max(host_ns.unwrap_or(0));
     Some(ns as f64 / (steps - steps / 2) as f64).filter(|ns| *ns > 0.0)
+}
+
+/// What the profiler adds to each call, in nanoseconds: least and most. If a step was measured
+/// without it, the time that makes the replayed step as long, found by halving an interval.
+fn tool_ns(graph: &Graph<'_>, boundaries: &[u32], facts: &GpuFacts) -> (u64, u64) {
+    let Some(plain_ns) = facts.plain_step_ns.filter(|ns| *ns > 0) else {
+        return facts.tool_ns.unwrap_or((0, 0));
+    };
+    let (mut low_ns, mut high_ns) = (0, MOST_TOOL_NS);
+    while high_ns - low_ns > TOOL_PRECISION_NS {
+        let tool_ns = low_ns + (high_ns - low_ns) / 2;
+        let replayed = graph.replay(&Edits { tool_ns, ..Edits::default() });
+        if replayed.step_ns(boundaries).is_some_and(|step_ns| step_ns > plain_ns as f64) {
+            low_ns = tool_ns;
+        } else {
+            high_ns = tool_ns;
+        }
+    }
+    (low_ns, high_ns)
 }
 
 /// Replays of one window: with the least and with the most time of the profiler taken out.
