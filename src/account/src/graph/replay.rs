@@ -310,8 +310,12 @@ impl<'g, 't> Changes<'g, 't> {
                         change.body_ns.map_or(saved_ns, |body_ns| from_ns.saturating_add(body_ns)),
                     );
                 }
-                let is_dropped = change.drops_waits || change.is_removed();
-                (!is_dropped).then_some(unchanged_ns)
+                if change.drops_waits || change.is_removed() {
+                    return None;
+                }
+                // After the work ended the call takes no longer than it takes now in all.
+                let most_ns = change.body_ns.map(|body_ns| from_ns.saturating_add(body_ns));
+                Some(most_ns.map_or(unchanged_ns, |most_ns| unchanged_ns.min(most_ns)))
             }
             _ => Some(unchanged_ns),
         }
