@@ -10,7 +10,8 @@ pub struct Edits {
     /// Work that takes another time, in nanoseconds. 0 removes the work: then it has no gap to its
     /// neighbours and no latency of its own either.
     pub work_ns: BTreeMap<u32, u64>,
-    /// Calls whose body takes another time, in nanoseconds. 0 removes the call.
+    /// Calls whose body takes another time, in nanoseconds; one that waits for work returns at most
+    /// this long after it. 0 removes the call.
     pub call_ns: BTreeMap<u32, u64>,
     /// The host's own time before a call, in nanoseconds, in place of the recorded.
     pub host_before_ns: BTreeMap<u32, u64>,

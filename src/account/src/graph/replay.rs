@@ -423,7 +423,9 @@ impl<'g, 't> Changes<'g, 't> {
                 }
                 let is_wait = matches!(edge.kind, EdgeKind::Wait | EdgeKind::Copy);
                 let return_ns = change.return_ns.filter(|_| is_wait);
-                let latest_ns = return_ns.map_or(i64::MAX, |ns| from_ns.saturating_add(ns));
+                // After the work ended the call takes no longer than it takes now in all.
+                let most_ns = return_ns.into_iter().chain(change.body_ns).min();
+                let latest_ns = most_ns.map_or(i64::MAX, |ns| from_ns.saturating_add(ns));
                 Some(unchanged_ns.min(latest_ns))
             }
             _ => Some(unchanged_ns),

@@ -160,3 +160,22 @@ fn steps_of_too_few_boundaries_have_no_time() {
     assert_eq!(replayed.step_ns(&[0]), None);
     assert_eq!(replayed.step_ns(&[0, 7]), None);
 }
+
+#[test]
+fn a_wait_that_takes_less_time_returns_sooner_after_its_work() {
+    let mut machine = Machine::default();
+    let mut waits = Vec::new();
+    for _ in 0..40 {
+        machine.launch(1, 7, 40_000);
+        let start_ns = machine.now_ns(1);
+        // It gives memory back to the system before it returns.
+        let ns = machine.end_ns(7) + 500_000 - start_ns;
+        waits.push(machine.call(1, "cudaStreamSynchronize", ns, true));
+    }
+    let graph = Graph::new(&machine.trace, &machine.order());
+    let plain = step_ns(&graph, 1, 40, &Edits::default());
+    assert_eq!(plain, (LATENCY_NS + 40_000 + 500_000) as f64);
+    let edits =
+        Edits { call_ns: waits.into_iter().map(|at| (at, 3_000)).collect(), ..Edits::default() };
+    assert_eq!(step_ns(&graph, 1, 40, &edits), (LATENCY_NS + 40_000 + 3_000) as f64);
+}
