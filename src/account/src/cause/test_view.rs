@@ -241,6 +241,7 @@ impl TestWindow {
             fp32_flops: Some(6e13),
             tf32_flops: Some(4e14),
             bf16_flops: Some(8e14),
+            tool_ns: None,
         };
         TestWindow { trace, facts, steps }
     }
