@@ -19,6 +19,9 @@ use crate::view::View;
 /// What a launch of a graph takes that is on the GPU already, in nanoseconds.
 const GRAPH_LAUNCH_NS: u64 = 2_500;
 
+/// Calls before a capture among which its warm-up is looked for.
+const MOST_CALLS_BEFORE: usize = 5_000;
+
 /// Launches between the preparation of a capture and its begin, at most.
 const MOST_LAUNCHES_IN_PREPARATION: usize = 4;
 
@@ -32,7 +35,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     for thread in &threads {
         for part in making_parts(thread) {
             count += 1;
-            let before = thread.get(..part.start).unwrap_or_default();
+            let from = part.start.saturating_sub(MOST_CALLS_BEFORE);
+            let before = thread.get(from..part.start).unwrap_or_default();
             warm_up.extend(warm_up_before(view, before));
             let after = thread.get(part.end..).unwrap_or_default().iter().take(20);
             launches.extend(after.copied().find(|call| call.kind == CallKind::GraphLaunch));

@@ -90,7 +90,7 @@ fn slot(view: &View<'_>, call: &HostCall) -> (u32, Option<u32>) {
     let calls = &view.host().all;
     let from = calls.partition_point(|other| other.at < call.at);
     let later = calls.get(from..).unwrap_or_default();
-    let mut later = later.iter().filter(|other| other.thread == call.thread).take(50);
+    let mut later = later.iter().take(500).filter(|other| other.thread == call.thread);
     let work = later.find_map(|other| view.trace.work.get(other.work? as usize));
     // A query of a kernel's name or attribute before a launch is the launch's place.
     let name = if call.kind == CallKind::Other { u32::MAX } else { call.name };

@@ -127,7 +127,7 @@ pub(super) fn place(view: &View<'_>, call: &HostCall) -> String {
     let calls = &view.host().all;
     let from = calls.partition_point(|other| other.at < call.at);
     let later = calls.get(from..).unwrap_or_default();
-    let mut later = later.iter().filter(|other| other.thread == call.thread).take(200);
+    let mut later = later.iter().take(2_000).filter(|other| other.thread == call.thread);
     let next = later.find_map(|other| view.trace.work.get(other.work? as usize));
     next.map_or(String::new(), |work| place_of_work(view, work))
 }
