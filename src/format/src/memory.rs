@@ -48,6 +48,11 @@ impl MemoryBudget {
         Self { limit, left: limit }
     }
 
+    /// The bytes that are left.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Adds what a further part of the file may take, of `file_bytes` unpacked bytes.
     pub fn grow(&mut self, file_bytes: usize) {
         let more = (file_bytes as u64).saturating_mul(BYTES_PER_FILE_BYTE);

@@ -70,9 +70,10 @@ impl RegionTable {
     }
 }
 
-/// The first [`MAX_RANGES`] ranges in time order, and the number of ranges left out.
+/// The first ranges in time order, and the number of ranges left out. `max_ranges` is the most to
+/// list, if less than [`MAX_RANGES`].
 pub(super) fn list_ranges(
-    ranges: &[Range],
+    (ranges, max_ranges): (&[Range], Option<usize>),
     tree: &Tree,
     first_ns: i64,
     names: &mut NameTable,
@@ -80,7 +81,7 @@ pub(super) fn list_ranges(
 ) -> (Vec<RangeEvent>, u64) {
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_by_key(|i| (ranges[*i].start_ns, Reverse(ranges[*i].end_ns), ranges[*i].thread));
-    let listed = order.iter().take(MAX_RANGES).map(|index| {
+    let listed = order.iter().take(max_ranges.unwrap_or(MAX_RANGES).min(MAX_RANGES)).map(|index| {
         let range = &ranges[*index];
         let node = tree.region_of_range(*index);
         let (depth, _, kind) = tree.region_key(node);

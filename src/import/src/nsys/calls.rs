@@ -39,6 +39,12 @@ pub(super) struct ListedCalls {
 }
 
 impl ListedCalls {
+    /// Leaves the first calls.
+    pub(super) fn truncate(&mut self, most: usize) {
+        self.cut += self.calls.len().saturating_sub(most) as u64;
+        self.calls.truncate(most);
+    }
+
     /// The string id of a name.
     pub(super) fn name_id(&self, name: u32) -> Option<i64> {
         self.names.get(name).map(u64::cast_signed)

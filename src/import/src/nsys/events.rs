@@ -37,8 +37,13 @@ pub(super) fn list(
         rank: ranks.of_thread(call.thread),
     });
     let mut calls: Vec<CallEvent> = calls.collect();
-    let (mut ranges, more_ranges) =
-        list_ranges(&trace.ranges, &placed.tree, trace.first_ns, &mut names, &mut regions);
+    let (mut ranges, more_ranges) = list_ranges(
+        (&trace.ranges, trace.max_ranges),
+        &placed.tree,
+        trace.first_ns,
+        &mut names,
+        &mut regions,
+    );
     ranges.iter_mut().for_each(|range| range.rank = ranks.of_thread(range.thread));
     let launches: HashMap<u64, u32> =
         trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (work.number, id)).collect();

@@ -49,6 +49,9 @@ pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<(Trace, LeftOu
         trace = trace::read(&rows, keep)?;
     }
     trace.without_room = rows.without_room.get();
+    if let Some(budget) = rows.budget.borrow().as_ref() {
+        trace.limit_lists(budget.left());
+    }
     let mut left_out = rows.left_out.get();
     left_out.clip((rows.kernel_ends.borrow().len() + rows.copy_ends.borrow().len()) as u64);
     Ok((trace, left_out))
@@ -107,15 +110,15 @@ fn budget_of<R: TraceRows>(file: &R) -> Option<MemoryBudget> {
 /// Memory of each of the first kernels, which are listed one by one.
 const LISTED_KERNEL_BYTES: usize = 1500;
 
-/// Memory of a row with what is made of it, which are its events in the trace, too.
+/// Memory of a row with what is made of it, without its event in the trace: those are listed as far
+/// as there is memory left when all rows are read ([`Trace::limit_lists`]).
 fn row_bytes(kind: RowKind) -> usize {
     match kind {
-        // When the events are listed, the row by which the order of the stream was checked is
-        // freed.
-        RowKind::Kernel | RowKind::Copy => 280,
-        RowKind::Fill | RowKind::Graph => 264,
-        RowKind::Call => 96,
-        RowKind::Range => 288 + REGION_BYTES_PER_RANGE,
+        // With the row by which the order of the stream is checked.
+        RowKind::Kernel | RowKind::Copy => 216,
+        RowKind::Fill | RowKind::Graph => 120,
+        RowKind::Call => 40,
+        RowKind::Range => 208 + REGION_BYTES_PER_RANGE,
     }
 }
 

@@ -16,6 +16,7 @@ use super::sound_rows::RowsWithoutRoom;
 use super::sums::{Totals, copy_name};
 use crate::region_tree::{NvtxRangeKind, Range, UNNAMED, part};
 use crate::trace_events::MAX_WORK;
+use rgpu_model::trace::MAX_LISTED;
 
 /// A trace, with single rows only where they are listed or joined.
 #[derive(Default)]
@@ -52,7 +53,14 @@ pub(super) struct Trace {
     pub(super) open_ranges: u64,
     /// Rows that were left out for want of memory.
     pub(super) without_room: Option<RowsWithoutRoom>,
+    /// Most ranges to list, if there is not enough memory for all.
+    pub(super) max_ranges: Option<usize>,
 }
+
+/// Memory of events beyond that of their rows: of GPU work, calls and ranges.
+const WORK_EVENT_BYTES: u64 = 48;
+const CALL_EVENT_BYTES: u64 = 48;
+const RANGE_EVENT_BYTES: u64 = 80;
 
 /// Memory of the name of a kernel or range: its copies, its sums and their text.
 const KERNEL_NAME_BYTES: usize = 700;
@@ -188,6 +196,25 @@ impl NsysWork {
 }
 
 impl Trace {
+    /// Shortens the lists of events until they fit into `left` bytes of memory, but not further
+    /// than to those of the document.
+    pub(super) fn limit_lists(&mut self, left: u64) {
+        let bytes = |count: usize, each: u64| (count as u64).saturating_mul(each);
+        let needed = bytes(self.listed.len(), WORK_EVENT_BYTES)
+            .saturating_add(bytes(self.calls.calls.len(), CALL_EVENT_BYTES))
+            .saturating_add(bytes(self.ranges.len(), RANGE_EVENT_BYTES));
+        if needed <= left {
+            return;
+        }
+        let fitting = |count: usize| {
+            let count = u128::from(left) * count as u128 / u128::from(needed);
+            usize::try_from(count).unwrap_or(usize::MAX).max(MAX_LISTED)
+        };
+        self.listed.truncate(fitting(self.listed.len()));
+        self.calls.truncate(fitting(self.calls.calls.len()));
+        self.max_ranges = Some(fitting(self.ranges.len()));
+    }
+
     /// The name of a piece of work.
     pub(super) fn name(&self, what: PieceKind) -> String {
         match what {

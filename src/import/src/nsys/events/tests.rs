@@ -131,13 +131,12 @@ fn launches_of_the_same_grid_block_and_shared_memory_have_the_same_shape() {
     assert_eq!(got, [0, 0, 1, 2, 0, 3]);
 }
 
-/// As many kernels as the document has, twice, on two threads of which one polls.
-#[test]
-fn memory_has_all_events_and_the_document_the_first() {
-    // Rows of a real export have more columns, so that more memory is allowed for each.
-    let (trace, gaps) = trace_of(&format!(
+/// Twice as many kernels as the document has, on two threads of which one polls. Rows of a real
+/// export have more columns, so that more memory is allowed for each; `more_bytes` stand for them.
+fn long_trace(more_bytes: u32) -> (Trace, Vec<String>) {
+    trace_of(&format!(
         "CREATE TABLE other_columns (value);
-         INSERT INTO other_columns VALUES (zeroblob(10000000));
+         INSERT INTO other_columns VALUES (zeroblob({more_bytes}));
          INSERT INTO StringIds VALUES (1, 'k'), (2, 'cudaLaunchKernel_v7000'),
              (3, 'cudaEventQuery_v3020');
          WITH RECURSIVE n(c) AS (SELECT 0 UNION ALL SELECT c + 1 FROM n WHERE c < 39999)
@@ -149,7 +148,23 @@ fn memory_has_all_events_and_the_document_the_first() {
          WITH RECURSIVE n(c) AS (SELECT 0 UNION ALL SELECT c + 1 FROM n WHERE c < 29999)
          INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME
              SELECT c * 1000 + 50, c * 1000 + 60, {PROCESS} + 6, 100000 + c, 3, 0 FROM n"
-    ));
+    ))
+}
+
+#[test]
+fn lists_are_shorter_where_memory_is_short_and_sums_are_not() {
+    let (trace, gaps) = long_trace(400_000);
+    assert!((20_000..40_000).contains(&trace.work.len()), "{}", trace.work.len());
+    assert_eq!(trace.work.len() as u64 + trace.cut.work, 40_000);
+    assert_eq!(trace.calls.len() as u64 + trace.cut.calls, 70_000);
+    assert!(!gaps.iter().any(|gap| gap.starts_with("too_much_memory")), "{gaps:?}");
+    let gap = gaps.iter().find(|gap| gap.starts_with("trace_cut")).unwrap();
+    assert!(gap.ends_with(&format!("the last {} and 0 only in the sums", trace.cut.work)), "{gap}");
+}
+
+#[test]
+fn memory_has_all_events_and_the_document_the_first() {
+    let (trace, gaps) = long_trace(10_000_000);
     assert_eq!((trace.work.len(), trace.calls.len()), (40_000, 70_000));
     assert_eq!(trace.cut, UnlistedEvents::default());
     assert!(trace.calls.is_sorted_by_key(|call| call.start_ns));
