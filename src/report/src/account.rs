@@ -288,9 +288,10 @@ pub(super) fn share_text(share: f64) -> String {
 
 /// `step 17 took 91.0 ms: cudaFree`: the steps that took much longer than others. `None` if there
 /// are none.
-pub(super) fn outliers(step: &StepTime) -> Option<String> {
+pub(super) fn outliers(account: &Account, names: &KernelLabels<'_>) -> Option<String> {
+    let step = account.step.as_ref()?;
     let one = |outlier: &StepOutlier| {
-        let name = cut_middle(&one_line(&short_place(&outlier.name)), MAX_NAME_COLUMNS);
+        let name = row_name(&outlier.cause, &outlier.name, names);
         let why = if name.is_empty() { one_line(outlier.cause.words()) } else { name };
         let because = if why.is_empty() { String::new() } else { format!(": {why}") };
         format!("step {} took {}{because}", outlier.step, duration(outlier.duration_ns as f64))
@@ -560,16 +561,19 @@ pub(super) mod tests {
 
     #[test]
     fn steps_that_took_long_are_named_with_their_cause() {
-        let mut step = training().step.unwrap();
-        assert_eq!(outliers(&step).unwrap(), "step 17 took 91.0 ms: cudaFree");
+        let (profile, mut account) = (Profile::default(), training());
+        let names = KernelNames::Short.labels(&profile);
+        let text = |account: &Account| outliers(account, &names);
+        assert_eq!(text(&account).unwrap(), "step 17 took 91.0 ms: cudaFree");
+        let step = account.step.as_mut().unwrap();
         step.outliers[0].name.clear();
         step.outliers.extend(step.outliers.clone());
         step.outliers.extend(step.outliers.clone());
         let expected = "step 17 took 91.0 ms: memory allocation; step 17 took 91.0 ms: memory \
                         allocation; 2 more took long, too";
-        assert_eq!(outliers(&step).unwrap(), expected);
-        step.outliers.clear();
-        assert_eq!(outliers(&step), None);
+        assert_eq!(text(&account).unwrap(), expected);
+        account.step.as_mut().unwrap().outliers.clear();
+        assert_eq!(text(&account), None);
     }
 
     #[test]

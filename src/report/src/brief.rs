@@ -185,7 +185,7 @@ fn account(profile: &Profile, names: &KernelLabels<'_>, say: &mut impl FnMut(Str
         }
         say(text);
     }
-    let outliers = account.step.as_ref().and_then(account::outliers);
+    let outliers = account::outliers(account, names);
     let remarks = [outliers, account::no_gains(account), account::together(profile)];
     remarks.into_iter().flatten().for_each(|remark| say(format!("  {remark}")));
 }

@@ -91,7 +91,7 @@ impl PageAccount {
                 hidden: hidden_parts(&account.program_parts),
             }
         });
-        let outliers = step.and_then(account::outliers);
+        let outliers = account::outliers(account, names);
         let notes = [account::together(profile), outliers, account::no_gains(account)];
         let name = if step.is_some() { "a step" } else { "the program" };
         Some(PageAccount {

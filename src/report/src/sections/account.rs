@@ -87,7 +87,7 @@ fn add_note(out: &mut Blocks, view: &View<'_>, text: String) {
 /// Adds what is hidden, the steps that took much longer than others, and why no gains are told.
 fn add_remarks(out: &mut Blocks, view: &View<'_>, account: &Account) {
     let hidden = account::hidden(account).filter(|_| !view.is_whole);
-    let outliers = account.step.as_ref().and_then(account::outliers);
+    let outliers = account::outliers(account, &view.names);
     let remarks = [hidden, outliers, account::no_gains(account)];
     remarks.into_iter().flatten().for_each(|remark| add_note(out, view, remark));
 }
