@@ -50,6 +50,8 @@ pub(super) struct PartRow {
     pub(super) count: String,
     /// The kernel or call with most of the time; empty if none is known.
     pub(super) largest: String,
+    /// Its region or operator; empty if none is known.
+    pub(super) place: String,
     /// The part of the time that it has, 0 to 1; absent if it has all.
     pub(super) largest_share: Option<f64>,
 }
@@ -153,6 +155,7 @@ pub(super) fn rows(parts: &[AccountPart], names: &KernelLabels<'_>, max: usize) 
 }
 
 fn row(part: &AccountPart, names: &KernelLabels<'_>) -> PartRow {
+    let first = part.rows.first();
     PartRow {
         label: one_line(part.cause.words()),
         is_gpu: part.cause.is_gpu(),
@@ -160,8 +163,9 @@ fn row(part: &AccountPart, names: &KernelLabels<'_>) -> PartRow {
         ns: part.ns,
         hidden_ns: part.hidden_ns,
         count: count_text(part.count),
-        largest: part.rows.first().map(|row| row_text(part, row, names)).unwrap_or_default(),
-        largest_share: part.rows.first().and_then(|row| share_of_part(part, row)),
+        largest: first.map(|row| row_name(&part.cause, &row.name, names)).unwrap_or_default(),
+        place: first.and_then(place_text).unwrap_or_default(),
+        largest_share: first.and_then(|row| share_of_part(part, row)),
     }
 }
 
@@ -176,6 +180,7 @@ fn others(parts: &[AccountPart]) -> PartRow {
         hidden_ns: sum(|part| part.hidden_ns),
         count: String::new(),
         largest: String::new(),
+        place: String::new(),
         largest_share: None,
     }
 }
@@ -190,14 +195,19 @@ fn count_text(count: f64) -> String {
     }
 }
 
-/// `gemm bf16 in train::step`: a kernel, call or operator, and its region.
-fn row_text(part: &AccountPart, row: &AccountRow, names: &KernelLabels<'_>) -> String {
-    let name = row_name(&part.cause, &row.name, names);
-    match row.place.as_deref().filter(|place| !place.is_empty()) {
-        Some(place) => {
-            format!("{name} in {}", cut_middle(&one_line(&short_place(place)), MAX_NAME_COLUMNS))
+/// The region or operator of a row; `None` if it is not known.
+fn place_text(row: &AccountRow) -> Option<String> {
+    let place = row.place.as_deref().filter(|place| !place.is_empty())?;
+    Some(cut_middle(&one_line(&short_place(place)), MAX_NAME_COLUMNS))
+}
+
+impl PartRow {
+    /// `gemm bf16 in train::step`: what has most of the time, and where.
+    pub(super) fn largest_text(&self) -> String {
+        match &self.place[..] {
+            "" => self.largest.clone(),
+            place => format!("{} in {place}", self.largest),
         }
-        None => name,
     }
 }
 
@@ -509,7 +519,7 @@ pub(super) mod tests {
         assert_eq!(rows[0].largest, "gemm_bf16<128, 128>");
         assert_eq!(rows[0].largest_share.map(|share| (100.0 * share).round()), Some(61.0));
         assert_eq!(rows[1].largest, "train.py(12): load");
-        assert_eq!(rows[2].largest, "copy to the GPU in data::next");
+        assert_eq!(rows[2].largest_text(), "copy to the GPU in data::next");
         assert_eq!(latency_before("void mul<float>(float*)"), "mul<float>");
         assert_eq!((rows[1].largest_share, rows[2].largest_share), (None, None));
         assert!(!rows[5].is_gpu && rows[0].is_gpu);

@@ -178,7 +178,7 @@ fn account(profile: &Profile, names: &KernelLabels<'_>, say: &mut impl FnMut(Str
             text += &format!(", {} more hidden", duration(row.hidden_ns as f64));
         }
         if !row.largest.is_empty() {
-            text += &format!(", most of it {}", row.largest);
+            text += &format!(", most of it {}", row.largest_text());
         }
         if let Some(share) = row.largest_share {
             text += &format!(" ({:.0} %)", 100.0 * share);

@@ -139,7 +139,7 @@ impl PagePart {
             time: duration(row.ns as f64),
             count: row.count.clone(),
             hidden: (row.hidden_ns > 0).then(|| duration(row.hidden_ns as f64)),
-            largest: row.largest.clone() + &largest_share.unwrap_or_default(),
+            largest: row.largest_text() + &largest_share.unwrap_or_default(),
         }
     }
 }
