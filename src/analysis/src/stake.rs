@@ -86,10 +86,10 @@ enum FindingRank {
     Correctness,
     /// It is about time.
     Time,
+    /// It is about no time, or none is known.
+    Timeless,
     /// It is about start-up, which happens once however long a program runs.
     StartUp,
-    /// It is about no time.
-    Timeless,
     /// It is about next to nothing of a step.
     Little,
 }
@@ -98,8 +98,8 @@ enum FindingRank {
 /// time. Their priorities are their places.
 ///
 /// Where steps are known, times compare by what they are of a step, and what is next to nothing of
-/// one comes last. Start-up comes after all else that is about time if something repeats: steps, or
-/// what has at least `repeating_ns` at stake.
+/// one comes last. Start-up comes after all else if something repeats: steps, or what has at least
+/// `repeating_ns` at stake.
 pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
     let step = profile.account.as_ref().and_then(|account| account.step.as_ref());
     let steps = step.map_or(0, |step| step.count);
@@ -176,20 +176,22 @@ mod tests {
     fn start_up_comes_last_unless_nothing_repeats() {
         let findings = |repeating| {
             let all = [("little", 5_000), (START_UP, 900_000), ("repeats", repeating)];
-            all.map(|(id, ns)| finding(id, Some(ns))).to_vec()
+            let about_time = all.map(|(id, ns)| finding(id, Some(ns)));
+            [vec![finding("names", None)], about_time.to_vec()].concat()
         };
         let without_steps = |repeating| {
             order(Profile { findings: findings(repeating), ..Profile::default() }, 10_000)
         };
-        assert_eq!(without_steps(30_000), ["repeats", "little", START_UP]);
-        assert_eq!(without_steps(9_000), [START_UP, "repeats", "little"]);
+        assert_eq!(without_steps(30_000), ["repeats", "little", "names", START_UP]);
+        assert_eq!(without_steps(9_000), [START_UP, "repeats", "little", "names"]);
         let with_steps = |median_ns| {
             let step = StepTime { count: 10, median_ns, ..StepTime::default() };
             let account = Some(Account { step: Some(step), ..Account::default() });
             order(Profile { account, findings: findings(9_000), ..Profile::default() }, 10_000)
         };
-        assert_eq!(with_steps(50_000), ["repeats", "little", START_UP]);
-        assert_eq!(with_steps(50_001), ["repeats", START_UP, "little"], "below 1 % of a step");
+        assert_eq!(with_steps(50_000), ["repeats", "little", "names", START_UP]);
+        let below = ["repeats", "names", START_UP, "little"];
+        assert_eq!(with_steps(50_001), below, "below 1 % of a step");
     }
 
     #[test]

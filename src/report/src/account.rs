@@ -50,6 +50,8 @@ pub(super) struct PartRow {
     pub(super) count: String,
     /// The kernel or call with most of the time; empty if none is known.
     pub(super) largest: String,
+    /// Its region or operator; empty if none is known.
+    pub(super) place: String,
     /// The part of the time that it has, 0 to 1; absent if it has all.
     pub(super) largest_share: Option<f64>,
 }
@@ -153,6 +155,7 @@ pub(super) fn rows(parts: &[AccountPart], names: &KernelLabels<'_>, max: usize) 
 }
 
 fn row(part: &AccountPart, names: &KernelLabels<'_>) -> PartRow {
+    let first = part.rows.first();
     PartRow {
         label: one_line(part.cause.words()),
         is_gpu: part.cause.is_gpu(),
@@ -160,8 +163,9 @@ fn row(part: &AccountPart, names: &KernelLabels<'_>) -> PartRow {
         ns: part.ns,
         hidden_ns: part.hidden_ns,
         count: count_text(part.count),
-        largest: part.rows.first().map(|row| row_text(part, row, names)).unwrap_or_default(),
-        largest_share: part.rows.first().and_then(|row| share_of_part(part, row)),
+        largest: first.map(|row| row_name(&part.cause, &row.name, names)).unwrap_or_default(),
+        place: first.and_then(place_text).unwrap_or_default(),
+        largest_share: first.and_then(|row| share_of_part(part, row)),
     }
 }
 
@@ -176,6 +180,7 @@ fn others(parts: &[AccountPart]) -> PartRow {
         hidden_ns: sum(|part| part.hidden_ns),
         count: String::new(),
         largest: String::new(),
+        place: String::new(),
         largest_share: None,
     }
 }
@@ -190,14 +195,19 @@ fn count_text(count: f64) -> String {
     }
 }
 
-/// `gemm bf16 in train::step`: a kernel, call or operator, and its region.
-fn row_text(part: &AccountPart, row: &AccountRow, names: &KernelLabels<'_>) -> String {
-    let name = row_name(&part.cause, &row.name, names);
-    match row.place.as_deref().filter(|place| !place.is_empty()) {
-        Some(place) => {
-            format!("{name} in {}", cut_middle(&one_line(&short_place(place)), MAX_NAME_COLUMNS))
+/// The region or operator of a row; `None` if it is not known.
+fn place_text(row: &AccountRow) -> Option<String> {
+    let place = row.place.as_deref().filter(|place| !place.is_empty())?;
+    Some(cut_middle(&one_line(&short_place(place)), MAX_NAME_COLUMNS))
+}
+
+impl PartRow {
+    /// `gemm bf16 in train::step`: what has most of the time, and where.
+    pub(super) fn largest_text(&self) -> String {
+        match &self.place[..] {
+            "" => self.largest.clone(),
+            place => format!("{} in {place}", self.largest),
         }
-        None => name,
     }
 }
 
@@ -288,9 +298,10 @@ pub(super) fn share_text(share: f64) -> String {
 
 /// `step 17 took 91.0 ms: cudaFree`: the steps that took much longer than others. `None` if there
 /// are none.
-pub(super) fn outliers(step: &StepTime) -> Option<String> {
+pub(super) fn outliers(account: &Account, names: &KernelLabels<'_>) -> Option<String> {
+    let step = account.step.as_ref()?;
     let one = |outlier: &StepOutlier| {
-        let name = cut_middle(&one_line(&short_place(&outlier.name)), MAX_NAME_COLUMNS);
+        let name = row_name(&outlier.cause, &outlier.name, names);
         let why = if name.is_empty() { one_line(outlier.cause.words()) } else { name };
         let because = if why.is_empty() { String::new() } else { format!(": {why}") };
         format!("step {} took {}{because}", outlier.step, duration(outlier.duration_ns as f64))
@@ -508,7 +519,7 @@ pub(super) mod tests {
         assert_eq!(rows[0].largest, "gemm_bf16<128, 128>");
         assert_eq!(rows[0].largest_share.map(|share| (100.0 * share).round()), Some(61.0));
         assert_eq!(rows[1].largest, "train.py(12): load");
-        assert_eq!(rows[2].largest, "copy to the GPU in data::next");
+        assert_eq!(rows[2].largest_text(), "copy to the GPU in data::next");
         assert_eq!(latency_before("void mul<float>(float*)"), "mul<float>");
         assert_eq!((rows[1].largest_share, rows[2].largest_share), (None, None));
         assert!(!rows[5].is_gpu && rows[0].is_gpu);
@@ -560,16 +571,19 @@ pub(super) mod tests {
 
     #[test]
     fn steps_that_took_long_are_named_with_their_cause() {
-        let mut step = training().step.unwrap();
-        assert_eq!(outliers(&step).unwrap(), "step 17 took 91.0 ms: cudaFree");
+        let (profile, mut account) = (Profile::default(), training());
+        let names = KernelNames::Short.labels(&profile);
+        let text = |account: &Account| outliers(account, &names);
+        assert_eq!(text(&account).unwrap(), "step 17 took 91.0 ms: cudaFree");
+        let step = account.step.as_mut().unwrap();
         step.outliers[0].name.clear();
         step.outliers.extend(step.outliers.clone());
         step.outliers.extend(step.outliers.clone());
         let expected = "step 17 took 91.0 ms: memory allocation; step 17 took 91.0 ms: memory \
                         allocation; 2 more took long, too";
-        assert_eq!(outliers(&step).unwrap(), expected);
-        step.outliers.clear();
-        assert_eq!(outliers(&step), None);
+        assert_eq!(text(&account).unwrap(), expected);
+        account.step.as_mut().unwrap().outliers.clear();
+        assert_eq!(text(&account), None);
     }
 
     #[test]

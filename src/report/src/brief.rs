@@ -178,14 +178,14 @@ fn account(profile: &Profile, names: &KernelLabels<'_>, say: &mut impl FnMut(Str
             text += &format!(", {} more hidden", duration(row.hidden_ns as f64));
         }
         if !row.largest.is_empty() {
-            text += &format!(", most of it {}", row.largest);
+            text += &format!(", most of it {}", row.largest_text());
         }
         if let Some(share) = row.largest_share {
             text += &format!(" ({:.0} %)", 100.0 * share);
         }
         say(text);
     }
-    let outliers = account.step.as_ref().and_then(account::outliers);
+    let outliers = account::outliers(account, names);
     let remarks = [outliers, account::no_gains(account), account::together(profile)];
     remarks.into_iter().flatten().for_each(|remark| say(format!("  {remark}")));
 }

@@ -37,6 +37,10 @@ pub(super) fn duration_change(before_ns: u64, after_ns: u64, interval: Option<[u
     let mut text = join_with_unit(&before, " → ", &after);
     if let Some([low_ns, high_ns]) = interval {
         let parts = [low_ns, high_ns].map(|ns| duration(ns as f64));
+        // An interval that no digit shows is none.
+        if parts[0] == parts[1] {
+            return text;
+        }
         let unit = after.rsplit_once(' ').map(|(_, unit)| unit);
         // The time before the interval has the unit.
         let number = |text: &str| {
@@ -194,6 +198,7 @@ mod tests {
         assert_eq!(change(1.1, 0.9, 1.2), "33.1 → 1.10 ms (900 µs to 1.20 ms)");
         assert_eq!(change(0.9, 0.8, 1.2), "33.1 ms → 900 µs (800 µs to 1.20 ms)");
         assert_eq!(duration_change(ms(33.1), ms(21.0), None), "33.1 → 21.0 ms");
+        assert_eq!(change(27.4, 27.401, 27.404), "33.1 → 27.4 ms");
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl PageAccount {
                 hidden: hidden_parts(&account.program_parts),
             }
         });
-        let outliers = step.and_then(account::outliers);
+        let outliers = account::outliers(account, names);
         let notes = [account::together(profile), outliers, account::no_gains(account)];
         let name = if step.is_some() { "a step" } else { "the program" };
         Some(PageAccount {
@@ -139,7 +139,7 @@ impl PagePart {
             time: duration(row.ns as f64),
             count: row.count.clone(),
             hidden: (row.hidden_ns > 0).then(|| duration(row.hidden_ns as f64)),
-            largest: row.largest.clone() + &largest_share.unwrap_or_default(),
+            largest: row.largest_text() + &largest_share.unwrap_or_default(),
         }
     }
 }

@@ -18,6 +18,9 @@ const SPARE: (usize, &[&str]) = (24, &["count"]);
 /// The most columns of a word of the last column on a terminal.
 const MAX_WORD_COLUMNS: usize = 26;
 
+/// The most columns of a name with its place there.
+const MAX_PLACE_COLUMNS: usize = 34;
+
 /// Adds the account of a profile, if there is one.
 pub(super) fn add_account(out: &mut Blocks, view: &View<'_>) {
     let Some(account) = &view.profile.account else { return };
@@ -70,13 +73,20 @@ fn table(rows: &[PartRow], is_whole: bool) -> TextTable {
     )
 }
 
-/// `61 % gemm bf16`; without the share if it is all. A terminal has the full name in its table of
-/// kernels.
+/// `61 % gemm bf16`; without the share if it is all. A terminal has short words and places only, and
+/// the full name in its table of kernels.
 fn most_of_it(row: &PartRow, is_whole: bool) -> String {
     let share = row.largest_share.map(|share| format!("{:.0} % ", 100.0 * share));
-    let most = if is_whole { usize::MAX } else { MAX_WORD_COLUMNS };
-    let words: Vec<_> = row.largest.split(' ').map(|word| cut_middle(word, most)).collect();
-    share.unwrap_or_default() + &words.join(" ")
+    let mut text = row.largest_text();
+    if !is_whole {
+        if text.chars().count() > MAX_PLACE_COLUMNS {
+            text.clone_from(&row.largest);
+        }
+        let words: Vec<_> =
+            text.split(' ').map(|word| cut_middle(word, MAX_WORD_COLUMNS)).collect();
+        text = words.join(" ");
+    }
+    share.unwrap_or_default() + &text
 }
 
 /// Adds a remark; in a file it is a sentence.
@@ -87,7 +97,7 @@ fn add_note(out: &mut Blocks, view: &View<'_>, text: String) {
 /// Adds what is hidden, the steps that took much longer than others, and why no gains are told.
 fn add_remarks(out: &mut Blocks, view: &View<'_>, account: &Account) {
     let hidden = account::hidden(account).filter(|_| !view.is_whole);
-    let outliers = account.step.as_ref().and_then(account::outliers);
+    let outliers = account::outliers(account, &view.names);
     let remarks = [hidden, outliers, account::no_gains(account)];
     remarks.into_iter().flatten().for_each(|remark| add_note(out, view, remark));
 }
