@@ -36,7 +36,8 @@ pub use limit::MAX_RESULT_BYTES;
 pub use server::serve_stdio;
 pub use tool::{TOOLS, ToolInfo, tools};
 
-use rgpu_model::beneath::Folder;
+use rgpu_model::beneath::{Folder, link_of};
+use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_run::store::StartedRuns;
 use rgpu_work::own_command::OwnProgram;
 
@@ -61,6 +62,23 @@ pub struct McpContext {
 }
 
 impl McpContext {
+    /// Refuses to read where another folder has replaced the project's, or a link has replaced a
+    /// folder between it and its runs: an agent could lead the server elsewhere.
+    fn check_folders(&self) -> Result<()> {
+        self.own_program().check_folder()?;
+        let Ok(inner) = self.runs.strip_prefix(&self.project) else { return Ok(()) };
+        match self.project_folder.folder(inner) {
+            Err(error) if link_of(&error).is_some() => {
+                let what = "the folder of the runs cannot be used";
+                Err(Failure::new(Exit::Config, "linked_runs", what)
+                    .file(self.runs.display())
+                    .cause(error)
+                    .hint("ask your user: `RGPU_RUNS_DIR` names a folder elsewhere"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn own_program(&self) -> OwnProgram {
         OwnProgram {
             path: self.program.clone(),

@@ -180,7 +180,8 @@ impl Call {
         work: impl FnOnce(&McpContext) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let context = self.context().clone();
-        let done = tokio::task::spawn_blocking(move || work(&context)).await;
+        let work = move || context.check_folders().and_then(|()| work(&context));
+        let done = tokio::task::spawn_blocking(work).await;
         done.unwrap_or_else(|e| Err(Failure::new(Exit::Bug, "bug", "a call failed").cause(e)))
     }
 

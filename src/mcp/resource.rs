@@ -35,8 +35,10 @@ pub(super) fn log_address(run: &str, step: &str, stream: &str) -> String {
 
 /// The skill and the results of the newest runs.
 pub(super) fn list(context: &McpContext) -> Vec<Resource> {
-    let runs = Runs::new(&context.runs);
-    let records = runs.records().unwrap_or_default();
+    let records = match context.check_folders() {
+        Ok(()) => Runs::new(&context.runs).records().unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
     let has_profile =
         |id: &str| context.runs.join(id).join("profile.json").symlink_metadata().is_ok();
     let newest = records.into_iter().filter(|record| has_profile(&record.id)).take(MAX_LISTED);
@@ -90,6 +92,7 @@ pub(super) fn read(context: &McpContext, uri: &str) -> Result<ReadResourceResult
     let file = percent_encoding::percent_decode_str(file).decode_utf8().map_err(|_| form())?;
     let path = Path::new(&*file);
     let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    context.check_folders().map_err(|failure| missing(failure.what))?;
     let runs = Runs::new(&context.runs);
     let Some(folder) = runs.find_id(id).filter(|_| is_plain && !file.is_empty()) else {
         return Err(missing("there is no such file of a run".to_owned()));

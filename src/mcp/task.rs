@@ -61,6 +61,7 @@ pub(super) async fn cancel(shared: &ServerState, id: &str) -> Result<(), ErrorDa
 
 /// The run of a task. A path is no id.
 fn find(context: &McpContext, id: &str) -> Result<rgpu_run::store::RunFolder, ErrorData> {
+    context.check_folders().map_err(|failure| ErrorData::internal_error(failure.what, None))?;
     let runs = Runs::new(&context.runs);
     let is_id = runs.ids().is_ok_and(|ids| ids.iter().any(|known| known == id));
     if !is_id {

@@ -264,7 +264,7 @@ fn exec_and_profile_send_the_same_files_of_this_machine() {
         for command in ["exec", "profile --mode nvtx"] {
             let line = format!("{command} --remote box --accept-new -- {words}");
             let output = laptop.run(&line);
-            assert_eq!(status(&output) == 0, command == "exec", "{}", laptop.shown(&line, &output));
+            assert_eq!(status(&output), 0, "{}", laptop.shown(&line, &output));
             let plan = laptop.latest_json("plan-1.json");
             let files = plan["files"].as_array().unwrap().iter();
             let files = files.filter_map(|file| file["path"].as_str());

@@ -578,6 +578,16 @@ fn a_project_whose_settings_file_is_removed_stays_the_agents() {
     fs::rename(laptop.path("moved"), laptop.path("project")).unwrap();
     let listed = client.call("campaign", json!({"of": "queue", "action": "list"}));
     assert!(listed["document"].to_string().contains("\"x\""), "{listed:#}");
+    // The runs of somebody else behind a link.
+    fs::create_dir_all(laptop.path("other/runs/theirs")).unwrap();
+    fs::write(laptop.path("other/runs/theirs/report.md"), "outer words").unwrap();
+    let _ = fs::remove_dir_all(laptop.project("artifacts"));
+    std::os::unix::fs::symlink(laptop.path("other"), laptop.project("artifacts")).unwrap();
+    let error = client.refused("runs", json!({"action": "list"}));
+    assert_eq!(error["code"], "linked_runs", "{error:#}");
+    let address = json!({"uri": "rgpu://runs/theirs/report.md"});
+    let read = client.request("resources/read", address);
+    assert!(read["error"].is_object() && !read.to_string().contains("outer words"), "{read:#}");
 }
 
 #[test]

@@ -58,7 +58,6 @@ pub(in crate::cli) fn program_files(
         ..ProgramFiles::default()
     };
     let Some(program) = words.first() else { return Ok(found) };
-    check_is_program(app, command, &words)?;
     let path_of_program = Some(0).filter(|_| program.contains('/'));
     for at in path_of_program.into_iter().chain(python_program_word(&words)) {
         let word = words[at];
@@ -95,6 +94,7 @@ pub(in crate::cli) fn program_files(
             .assumptions
             .push(format!("`{word}` is the file on this machine, which is sent to the host"));
     }
+    check_is_program(app, command, &words)?;
     Ok(found)
 }
 

@@ -199,6 +199,8 @@ impl Slurm {
         options: &ConnectOptions,
     ) -> Result<Session, RemoteError> {
         let request = &options.host_request;
+        // The wait for a node begins once the login node answers.
+        self.login(state, options).await?;
         let queued_since = *state.queued_since.get_or_insert_with(Instant::now);
         // A node that was reached once is not waited for in the queue again.
         let limit = request.queue_timeout.filter(|_| !state.has_connected);

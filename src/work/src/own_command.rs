@@ -67,7 +67,10 @@ pub struct OwnProgram {
 
 impl OwnProgram {
     /// Refuses a folder that another one has replaced: the agent could lead its commands elsewhere.
-    fn check_folder(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// It is another folder, or none.
+    pub fn check_folder(&self) -> Result<()> {
         let Some(began_with) = &self.agent_folder else { return Ok(()) };
         let is_same = |now: Folder| Ok(now.identity()? == began_with.identity()?);
         let cause = match Folder::open(&self.folder).and_then(is_same) {

@@ -27,9 +27,16 @@ pub(super) struct SentenceInput<'a> {
     pub(super) shared: &'a SharedTime,
 }
 
-/// The names of the sides for texts: "the first" and "the second" if both have the same name.
+/// Longer names, such as paths, stand in the table of the sides alone.
+const MAX_NAME_CHARS: usize = 40;
+
+/// The names of the sides for texts: "the first" and "the second" if both have the same name, `a`
+/// and `b`, as in the table of the sides, if one is long.
 pub(super) fn side_names([a, b]: [&str; 2]) -> [String; 2] {
-    if a == b {
+    let is_long = |name: &str| name.chars().count() > MAX_NAME_CHARS;
+    if is_long(a) || is_long(b) {
+        ["a".to_owned(), "b".to_owned()]
+    } else if a == b {
         ["the first".to_owned(), "the second".to_owned()]
     } else {
         [format!("`{a}`"), format!("`{b}`")]
@@ -81,10 +88,12 @@ pub(super) fn summary(input: &SentenceInput<'_>) -> String {
             format!("undecided: {}", input.no_time.unwrap_or("no time is known for both sides"))
         }
     };
+    let mut tells_kernels = false;
     if let [only] = input.kernels
         && let Some(other) = &only.kernel_b
         && time.is_none_or(|t| t.source == TimeSource::Launches)
     {
+        tells_kernels = true;
         text =
             format!("the compared kernels `{}` and `{other}` are different: {text}", only.kernel);
     }
@@ -92,8 +101,10 @@ pub(super) fn summary(input: &SentenceInput<'_>) -> String {
     if !reasons.is_empty() {
         text += &format!(": {}", reasons.join("; "));
     }
-    if !input.differences.is_empty() {
-        let unlike: Vec<&str> = input.differences.iter().map(|d| d.what.as_str()).collect();
+    let unlike = input.differences.iter().map(|difference| difference.what.as_str());
+    // The beginning of the sentence names the kernels.
+    let unlike: Vec<&str> = unlike.filter(|what| !tells_kernels || *what != "kernel").collect();
+    if !unlike.is_empty() {
         text += &format!(" (compared with `--force` although these differ: {})", unlike.join(", "));
     }
     text

@@ -286,6 +286,13 @@ fn kernels_of_one_side_are_left_out_and_too_many_of_them_leave_it_open() {
 }
 
 #[test]
+fn long_names_and_the_kernels_that_differ_are_told_once() {
+    let names = ["runs/of/a/folder/with/a/long/name/report.ncu-rep", "new.ncu-rep"];
+    assert_eq!(super::sentence::side_names(names), ["a", "b"]);
+    assert_eq!(super::sentence::side_names(["old", "new"]), ["`old`", "`new`"]);
+}
+
+#[test]
 fn the_language_of_a_file_and_the_tool_behind_our_own_times_are_no_difference() {
     let mut report = report(&[("f", 1000.0, &[])]);
     let mut run = report.clone();

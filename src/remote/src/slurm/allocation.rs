@@ -97,6 +97,10 @@ impl Allocation {
                     if let Some(id) = login.find_ended(name).await? {
                         return Ok(Self { id, name: name.to_owned() });
                     }
+                    if login.is_late() {
+                        let message = "the job that is being submitted has no number".to_owned();
+                        return Err(SlurmError::NoAnswer { message }.into());
+                    }
                     if waits_since.elapsed() > APPEAR_TIMEOUT {
                         login.run("rm", argv!["-rf", job.folder()]).await?;
                     }

@@ -116,10 +116,16 @@ impl LoginNode {
         answers.collect()
     }
 
+    /// Whether the user no longer waits for a node.
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
     /// How many seconds each of `count` programs may take.
     fn timeout_s(&self, count: usize) -> u64 {
         let Some(deadline) = self.deadline else { return PROGRAM_TIMEOUT_S };
-        let left_s = deadline.saturating_duration_since(Instant::now()).as_secs();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left_s = left.as_secs() + u64::from(left.subsec_nanos() > 0);
         let each_s = left_s / u64::try_from(count).unwrap_or(u64::MAX).max(1);
         each_s.clamp(LEAST_TIMEOUT_S, PROGRAM_TIMEOUT_S)
     }

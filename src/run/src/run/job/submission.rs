@@ -170,9 +170,21 @@ mod tests {
 
     use super::*;
     use crate::run::cancel;
-    use crate::run::event::Reporters;
+    use crate::run::event::{Reporter, Reporters};
     use crate::store::RunFolder;
     use rgpu_remote::fake::{self, InProcessAgent};
+
+    /// Keeps the texts of notes.
+    #[derive(Clone, Default)]
+    struct Notes(Arc<Mutex<Vec<String>>>);
+
+    impl Reporter for Notes {
+        fn report(&mut self, event: &RunEvent<'_>) {
+            if let RunEvent::Note { text } = event {
+                self.0.lock().unwrap().push((*text).to_owned());
+            }
+        }
+    }
 
     #[tokio::test]
     async fn a_second_cancel_before_the_host_has_answered_says_that_nothing_was_submitted() {
@@ -183,16 +195,18 @@ mod tests {
         let folder = RunFolder::create(dir.path(), "run", None).unwrap();
         let mut record = RunRecord::new("run".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
         let (canceller, cancel) = cancel::channel();
+        let notes = Notes::default();
         let mut context = RunContext {
             folder: &folder,
             record: &mut record,
-            reporter: &mut Reporters::default(),
+            reporter: &mut Reporters(vec![Box::new(notes.clone())]),
             cancel,
             input: None,
         };
         let stop_twice = async {
-            for _ in 0..2 {
+            for told_before in [0, 1] {
                 tokio::time::sleep(Duration::from_millis(50)).await;
+                assert_eq!(notes.0.lock().unwrap().len(), told_before);
                 canceller.request_cancel();
             }
         };
@@ -201,6 +215,9 @@ mod tests {
             tokio::join!(submit(&mut link, &submission, &mut context), stop_twice);
         let failure = Failure::from(submitted.unwrap_err());
         assert_eq!((failure.exit, &*failure.code), (Exit::Cancelled, NEVER_SUBMITTED));
+        let told = notes.0.lock().unwrap().join("\n");
+        assert!(told.contains("waits until the host has answered"), "{told}");
+        assert!(told.contains("Ctrl-C again"), "{told}");
         let text = failure.to_string();
         assert!(!text.contains("continues") && !text.contains("link is lost"), "{text}");
         assert!(text.contains("`rgpu runs cancel run` asks the host"), "{text}");
