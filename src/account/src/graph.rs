@@ -9,7 +9,7 @@
 //! | edge | from → to | delay |
 //! |---|---|---|
 //! | thread | end of a call → start of the thread's next | the host's own time |
-//! | handover | last call of another thread within a pause → the call that ends the pause | the rest |
+//! | handover | last call of another thread in a pause → the call that ends the pause | the rest |
 //! | body | start → end of a call | its own time; where it waited, what such calls take |
 //! | launch | start of the call → start of the work | what this recording shows for an idle GPU |
 //! | stream | end of the work before → start of the work | the GPU's turnaround |
@@ -39,7 +39,8 @@ use edges::{Edge, EdgeKind};
 pub use replay::Replayed;
 use works::WorkNode;
 
-/// What the time along an edge was spent on. Numbers are indexes into the trace's `work` or `calls`.
+/// What the time along an edge was spent on. Numbers are indexes into the trace's `work` or
+/// `calls`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
     /// The work runs.
@@ -135,8 +136,8 @@ fn position(at: usize) -> u32 {
 
 impl<'t> Graph<'t> {
     /// The graph of `work` (indexes into the trace's work, in the order of the launches) with all
-    /// calls of the process from the first launch among them to the last. Indexes outside the trace,
-    /// and those that come twice, are left out.
+    /// calls of the process from the first launch among them to the last. Indexes outside the
+    /// trace, and those that come twice, are left out.
     pub fn new(trace: &'t Trace, work: &[u32]) -> Graph<'t> {
         let mut calls = calls::select(trace, work);
         let (mut works, listed) = works::select(trace, work, &mut calls);
@@ -325,8 +326,8 @@ impl Graph<'_> {
         calls.filter(|call| self.awaited_work(*call).is_none())
     }
 
-    /// The call itself, or, if it only asks or sets something, the next call of its thread that does
-    /// more, by `does_more`: what the host worked for before it.
+    /// The call itself, or, if it only asks or sets something, the next call of its thread that
+    /// does more, by `does_more`: what the host worked for before it.
     pub(crate) fn purpose(&self, call: u32, mut does_more: impl FnMut(u32) -> bool) -> u32 {
         let mut at = self.call_at.get(call as usize).copied().unwrap_or(NONE);
         for _ in 0..MAX_CALLS_PASSED {

@@ -219,8 +219,8 @@ fn add_stream(edges: &mut Edges<'_>, at: u32, work: &WorkNode, costs: &Costs) ->
     arrival
 }
 
-/// The call (index into the trace's calls) that kept work from starting right behind `before`: a copy
-/// from pageable memory whose call waits for its stream, then prepares the data. `None` if the call
+/// The call (index into the trace's calls) that kept work from starting right behind `before`: a
+/// copy from pageable memory whose call waits for its stream, then prepares the data. `None` if the call
 /// had returned.
 fn find_staging(edges: &Edges<'_>, before: &WorkNode, work: &WorkNode) -> Option<u32> {
     let call = edges.calls.get(work.call? as usize)?;

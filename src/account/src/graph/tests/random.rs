@@ -10,7 +10,8 @@ use crate::path::{parts, walk};
 
 /// Times that are often equal and sometimes huge.
 fn any_time() -> impl Strategy<Value = u64> {
-    prop_oneof![20 => 0..400_000_u64, 10 => (0..40_u64).prop_map(|us| us * 1_000), 1 => any::<u64>()]
+    let micros = (0..40_u64).prop_map(|us| us * 1_000);
+    prop_oneof![20 => 0..400_000_u64, 10 => micros, 1 => any::<u64>()]
 }
 
 fn any_duration() -> impl Strategy<Value = u64> {
