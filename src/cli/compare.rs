@@ -1,8 +1,6 @@
 //! `rgpu compare`: compares two runs or report files, or times and profiles two kernels side by
 //! side on one GPU.
 
-#![expect(clippy::disallowed_methods, reason = "the two reports that the user named")]
-
 mod args;
 mod live;
 mod show;

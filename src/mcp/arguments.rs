@@ -176,6 +176,7 @@ mod tests {
             runs: project.join("artifacts/runs"),
             scratch: dir.join("scratch"),
             started: rgpu_run::store::StartedRuns::in_cache(dir),
+            project_folder: rgpu_model::beneath::Folder::open(&project).unwrap(),
             project,
         }
     }

@@ -127,6 +127,7 @@ mod tests {
             runs: folder.join("runs"),
             scratch: folder.join("scratch"),
             started: rgpu_run::store::StartedRuns::in_cache(folder),
+            project_folder: rgpu_model::beneath::Folder::open(folder).unwrap(),
             project: folder.to_owned(),
         }
     }

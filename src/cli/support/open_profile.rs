@@ -1,10 +1,5 @@
 //! Opens the source of a report: a run's documents, or a file of NVIDIA's tools.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "reports that the user named, or of a run folder that was checked for links"
-)]
-
 use std::io::Read;
 use std::path::{Path, PathBuf};
 

@@ -81,6 +81,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// I/O errors; for a command of an agent as [`open`].
+#[expect(clippy::disallowed_methods, reason = "a file that the user named, who may follow links")]
 pub fn open_named(path: &Path) -> io::Result<File> {
     folders().map_or_else(|| File::open(path), |folders| folders.open(path))
 }

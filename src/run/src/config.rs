@@ -176,7 +176,7 @@ impl Config {
         }
         // An agent may remove its project's `rgpu.toml`. It then has no settings of a folder above.
         let agent_project = env.agent_project.as_deref();
-        let within = agent_project.map_or(Path::new("/"), |project| project);
+        let within = agent_project.unwrap_or(Path::new("/"));
         let (own, ignored): (Vec<_>, Vec<_>) = cwd
             .ancestors()
             .take_while(|dir| dir.starts_with(within))
