@@ -98,6 +98,20 @@ class Account(Record):
     """The artifact that it was made from, as its path in the run folder."""
 
 
+class AccountChange(Record):
+    """The accounts of both sides, base first."""
+
+    __slots__ = ()
+    of: str
+    """What the times are of: a step, or the whole program if not both sides have steps."""
+    ns: list[int]
+    """Time of it in nanoseconds."""
+    note: str | None
+    """What to know when reading it; absent if nothing."""
+    parts: Records[PartChange]
+    """The causes whose time changed, largest change first."""
+
+
 class AccountPart(Record):
     """The time that has one cause."""
 
@@ -265,7 +279,9 @@ class CallEvent(Record):
     thread: int
     """Id of the thread, as the tool gives it."""
     waits: bool
-    """Whether the call is a synchronisation, which waits for the GPU."""
+    """Whether the call waits for the GPU: a synchronisation, a copy that does not return before the
+    GPU has reached it, or one that frees memory of a GPU at work.
+    """
     rank: int | None
     """Number of the rank; absent for one process."""
 
@@ -2114,6 +2130,20 @@ class Part(Record):
     """Source of the results, or the reason why they are missing."""
 
 
+class PartChange(Record):
+    """The time of one cause on both sides."""
+
+    __slots__ = ()
+    cause: str
+    """The cause."""
+    ns: list[int]
+    """Time on the critical path in nanoseconds, base first."""
+    difference_ns: int
+    """By how much it grew, in nanoseconds; negative if it fell."""
+    row: str | None
+    """The kernel, call or operator whose time changed most; empty if none is known."""
+
+
 class PotentialGain(Record):
     """Time that acting on a finding could give back. Times of several findings can overlap."""
 
@@ -3835,6 +3865,8 @@ class Comparison(RunMethods):
     """NVTX regions that both sides have."""
     ranks: Records[RankChange]
     """Ranks that both sides have."""
+    account: AccountChange | None
+    """Where the time of a step, or of the program, changed; absent unless both sides have accounts."""
     differences: Records[Difference]
     """Differences in the conditions of the two sides; not empty only if the user forced the
     comparison.

@@ -19,6 +19,10 @@ const PCIE_4: f64 = 25e9;
 /// one H200 differ by 0.5 to 5 µs a call, those of torch by more than those of C++.
 const TOOL_NS: (u64, u64) = (1_000, 5_000);
 
+/// Rules that need no counters, and whose causes the account has with a replayed gain: products in
+/// FP32, known by the names of kernels, and kernels as short as a launch.
+const BY_NAME_OR_TIME: &[&str] = &["fp32_gemm", "launch_bound"];
+
 /// Adds the account of a trace to the profile, and returns its findings: with their gains if the
 /// steps could be replayed.
 pub(super) fn add(profile: &mut Profile, trace: &Trace) -> Vec<Finding> {
@@ -34,9 +38,14 @@ pub(super) fn add(profile: &mut Profile, trace: &Trace) -> Vec<Finding> {
 /// Leaves out what the account of the steps tells better, if there is one.
 pub(super) fn leave_out_told(profile: &Profile, findings: &mut Vec<Finding>) {
     let account = profile.account.as_ref();
-    if account.is_some_and(|account| account.no_gains.is_none()) {
-        findings.retain(|finding| !is_told_by_account(&finding.id));
+    if account.is_none_or(|account| account.no_gains.is_some()) {
+        return;
     }
+    let has_counters = profile.launches.iter().any(|launch| !launch.metrics.is_empty());
+    findings.retain(|finding| {
+        let is_by_name = !has_counters && BY_NAME_OR_TIME.contains(&finding.id.as_str());
+        !is_by_name && !is_told_by_account(&finding.id)
+    });
 }
 
 fn facts(profile: &Profile) -> GpuFacts {
