@@ -1,6 +1,6 @@
 //! Values that the host reads from the GPU: a small copy to the host, and the wait for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::common::{Direction, direction, is_small_copy};
 use crate::host_calls::{CallKind, HostCall};
@@ -82,6 +82,9 @@ pub(super) fn value_reads<'v>(view: &'v View<'_>) -> Vec<ValueRead<'v>> {
             state.last_read = None;
         }
     }
+    // The step after the window may begin with a read, which is not the window's.
+    let window: HashSet<u32> = view.work().map(|(at, _)| at).collect();
+    reads.retain(|read| read.copies.iter().all(|at| window.contains(at)));
     reads
 }
 

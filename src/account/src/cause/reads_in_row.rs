@@ -6,8 +6,6 @@
 //! The first read of each row stays. At least, the host's own time between the reads stays by half
 //! (it handles the elements); at most, it goes.
 
-use std::collections::HashSet;
-
 use super::common::{is_small, part, per_step, recurs};
 use super::reads::{ValueRead, value_reads};
 use super::{Found, value_read, words};
@@ -20,10 +18,7 @@ const LEAST_READS: usize = 3;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
-    let mut reads = value_reads(view);
-    // The first read of the step after the window ends no row of the window's own.
-    let window: HashSet<u32> = view.work().map(|(at, _)| at).collect();
-    reads.retain(|read| read.copies.iter().all(|at| window.contains(at)));
+    let reads = value_reads(view);
     let rows = rows(&reads);
     let extra: Vec<&ValueRead<'_>> = rows.iter().flatten().copied().collect();
     let waits: Vec<&HostCall> =
