@@ -124,7 +124,7 @@ fn check_is_program(app: &App, command: &str, words: &[&str]) -> Result<()> {
     if program.contains('/') && is_executable != 0 {
         return Ok(());
     }
-    let line: Vec<_> = words.iter().map(|word| shell_word(word)).collect();
+    let line: Vec<_> = words.iter().map(shell_word).collect();
     let what = format!("`{program}` is a Python file, which Python runs");
     Err(Failure::new(Exit::Usage, "usage", what)
         .hint(format!("rgpu {command} -- python3 {}", line.join(" "))))

@@ -193,7 +193,7 @@ fn warm_up_before<'v>(view: &View<'_>, before: &[&'v HostCall]) -> Vec<&'v HostC
         return Vec::new();
     }
     let is_apart = |call: &&HostCall| stream(call).is_some_and(|stream| !used.contains(&stream));
-    launches.into_iter().filter(|call| is_apart(&call)).collect()
+    launches.into_iter().filter(|call| is_apart(call)).collect()
 }
 
 #[cfg(test)]

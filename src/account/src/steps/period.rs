@@ -241,7 +241,7 @@ fn verified(launches: &Launches, rich: bool) -> Vec<Period> {
 
 /// Some divisors of a lag: the lag by each of the first numbers.
 fn divisors(lag: usize) -> Vec<usize> {
-    (2..=32).filter(|n| lag % n == 0 && lag / n > 0).map(|n| lag / n).collect()
+    (2..=32).filter(|n| lag.is_multiple_of(*n) && lag / n > 0).map(|n| lag / n).collect()
 }
 
 /// The stretches in which a lag repeats often enough, with breaks and without.

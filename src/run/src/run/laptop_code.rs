@@ -226,14 +226,36 @@ fn first_outside(text: &str, name: &str, sources: &SourceTree) -> Option<String>
         let at = word.as_ptr().addr() - text.as_ptr().addr();
         let rest = skip_blanks(&text[at + word.len()..]);
         let before = text[..at].trim_end_matches([' ', '\t', '(']);
-        let is_asked_for = before.ends_with("defined")
+        let is_asked_for = last_word(before) == "defined"
             || before.ends_with("#ifdef")
             || before.ends_with("#ifndef");
+        let is_asked_for = is_asked_for && !rest.starts_with('(');
         if !is_asked_for && !rest.strip_prefix('(').is_some_and(is_inside) {
             return Some(format!("`{word}` without a name"));
         }
     }
+    if asks_for_age(text) {
+        return Some("`GCC dependency`".to_owned());
+    }
     None
+}
+
+/// Whether a source could hold `#pragma GCC dependency FILE`, which compares the age of any file:
+/// as it is, or made by `_Pragma`.
+fn asks_for_age(text: &str) -> bool {
+    let makes_pragmas = text.contains("_Pragma");
+    let mut before = "";
+    words(text).any(|word| {
+        let asks = word == "dependency" && (makes_pragmas || before == "GCC");
+        before = word;
+        asks
+    })
+}
+
+/// The word that a text ends with.
+fn last_word(text: &str) -> &str {
+    let is_end = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
+    text.rsplit(is_end).next().unwrap_or_default()
 }
 
 /// The text without the ends of lines that a backslash joins.
@@ -392,7 +414,7 @@ mod tests {
             "#/* x */include <cuda/std/limits>\n",
             "#ifdef __has_include\n#if __has_include(<cuda_fp8.h>)\n#endif\n#endif\n",
             "#if defined(__has_include) && __has_include( \"b.cuh\" )\n#endif\n",
-            "#define N 4\n#pragma unroll\nint included;\n",
+            "#define N 4\n#pragma unroll\nint included; // no dependency\n",
         ] {
             assert_eq!(outside(fine), None, "{fine}");
         }
@@ -418,6 +440,10 @@ mod tests {
             "#if __has_include(P)\n",
             "#if __has_include(\"/home/x\")\n",
             "#define H __has_include\n#if H(\"/home/x\")\n",
+            "#define isdefined(x) x\n#if isdefined(__has_include(\"/home/x\"))\n",
+            "#if defined(__has_include(\"/home/x\"))\n",
+            "#pragma GCC dependency \"/home/x\"\n",
+            "#define DO(x) _Pragma(#x)\n#define D dependency\nDO(GCC D \"/home/x\")\n",
             "#include <cuda/std/version>\n#if _CCCL_HAS_INCLUDE(</home/x>)\n",
             "#include",
             "\0",

@@ -32,6 +32,9 @@ pub const MAX_CASES: usize = 200;
 /// The largest limit that a file may set: each case takes memory before it runs.
 pub(super) const MOST_CASES: u64 = 10_000;
 
+/// Most values of all axes of a file together: several for each case that a file may have.
+const MOST_VALUES: usize = 50_000;
+
 const KEYS: &[&str] = &["defaults", "target", "generated"];
 const DEFAULTS: &[&str] = &[
     "level",
@@ -197,9 +200,18 @@ fn parse(file: &Path, text: &str) -> Result<SuiteFile, KernelError> {
     }
     let generated = texts(top.optional("generated"), |_, _| Ok(()))?;
     let mut targets: Vec<TargetSpec> = Vec::new();
+    let mut values = 0_usize;
     for item in top.optional("target").map(|item| item.list()).transpose()?.unwrap_or_default() {
         let table = item.table(TARGET)?;
         let mut read = target(&table, &defaults)?;
+        // A few characters write thousands of values, and each target may have its own.
+        values += read.matrix.axes.iter().map(|axis| axis.values.len()).sum::<usize>();
+        if values > MOST_VALUES {
+            let name = table.required("name")?;
+            return Err(name.error(format!(
+                "the targets up to this one list {values} values; a file may list {MOST_VALUES}"
+            )));
+        }
         read.lines = key_lines(&table, default_table.as_ref())?;
         if targets.iter().any(|other| other.suite == read.suite && other.case == read.case) {
             let name = table.required("name")?;

@@ -124,6 +124,15 @@ fn a_matrix_without_a_case_or_with_too_many_is_refused_with_its_line() {
 }
 
 #[test]
+fn targets_with_too_many_values_together_are_refused_while_they_are_read() {
+    let target = |at: usize| {
+        format!("[[target]]\nname = \"s:t{at}\"\nkernel = \"k\"\nmatrix.sizes.n = \"1..10000\"\n")
+    };
+    let refused = read(&(0..8).map(target).collect::<String>()).unwrap_err().to_string();
+    assert!(refused.contains("list 60000 values; a file may list 50000"), "{refused}");
+}
+
+#[test]
 fn targets_with_too_many_cases_together_are_refused() {
     let text = |count: usize| -> String {
         let target = |n: usize| {
