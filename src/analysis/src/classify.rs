@@ -267,7 +267,7 @@ mod tests {
         };
         launch.stalls = vec![stall("not_selected", 50.0), stall("long_scoreboard", 40.0)];
         let findings = classify(&launch).1;
-        assert!(findings[0].text.contains("loads from L2 or DRAM"), "{}", findings[0].text);
+        assert!(findings[0].text.contains("be the data in L1, L2 or DRAM"), "{}", findings[0].text);
     }
 
     #[test]

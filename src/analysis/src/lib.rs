@@ -3,7 +3,8 @@
 //! All functions are pure functions of the model: no file, no host, no tool. [`rule::RULES`] lists
 //! the rules, one file each; [`mod@classify`] ranks their verdicts on a launch by the limits of
 //! [`threshold`]; `merge` makes one finding of each cause, and `stake` orders them by the time that
-//! they could give back; `roofline` computes the device's ceilings; `bound` holds times against
+//! they could give back; `roofline` computes the device's ceilings; `roofs` knows which unit bounds a
+//! launch after the one that does; `bound` holds times against
 //! what `rgpu model` predicts at best.
 
 // Tests make what they like.
@@ -28,6 +29,7 @@ pub mod occupancy;
 mod operator_products;
 mod ranks;
 mod roofline;
+mod roofs;
 pub mod rule;
 pub mod set_up;
 mod stake;

@@ -34,8 +34,10 @@ struct Member<'a> {
     launch: &'a Launch,
     conclusion: &'a Conclusion,
     hint: String,
-    /// Time that it could give back, for itself and the launches that it stands for.
+    /// Time that it could give back, for itself and the launches that it stands for: at most, and at
+    /// least if that is known.
     stake_ns: f64,
+    least_ns: Option<f64>,
     /// GPU time of the same.
     total_ns: f64,
 }
@@ -97,8 +99,10 @@ pub(super) fn findings(
                     causes.len() - 1
                 })
             });
-            let stake_ns = gain * total_ns;
-            causes[at].members.push(Member { launch, conclusion, hint, stake_ns, total_ns });
+            let stake_ns = gain.most * total_ns;
+            let least_ns = gain.least.map(|least| least * total_ns);
+            let member = Member { launch, conclusion, hint, stake_ns, least_ns, total_ns };
+            causes[at].members.push(member);
         }
     }
     let findings = causes.into_iter().map(|cause| cause.into_finding(profile, &sums));
@@ -288,11 +292,12 @@ impl Cause<'_> {
         let covers = self.covers(sums);
         let first = &self.members[0];
         let ns: f64 = self.members.iter().map(|member| member.stake_ns).sum();
+        let least_ns: Option<f64> = self.members.iter().map(|member| member.least_ns).sum();
         let several = sums.by_kernel.len() > 1;
         Finding {
             id: self.rule.id.to_owned(),
             category: self.rule.category.to_owned(),
-            stake: stake(self.rule, ns, first.launch, sums),
+            stake: interval(ns, least_ns, |ns| stake(self.rule, ns, first.launch, sums)),
             launch: Some(first.launch.id),
             kernel: several.then(|| first.launch.kernel.clone()),
             text: self.text(&covers, profile, sums),
@@ -384,6 +389,17 @@ impl Cause<'_> {
             of.words(),
         )
     }
+}
+
+/// The bound of `ns`, with an interval from `least_ns` on if that is known.
+fn interval(
+    ns: f64,
+    least_ns: Option<f64>,
+    bound: impl Fn(f64) -> Option<PotentialGain>,
+) -> Option<PotentialGain> {
+    let most = bound(ns)?;
+    let low_ns = least_ns.and_then(&bound).map(|least| least.ns);
+    Some(PotentialGain { low_ns, high_ns: low_ns.map(|_| most.ns), ..most })
 }
 
 fn stake(rule: &Rule, ns: f64, launch: &Launch, sums: &LaunchSums<'_>) -> Option<PotentialGain> {

@@ -4,12 +4,15 @@
 //! Scores of all rules are comparable: the estimated share of the launch's time that the verdict
 //! concerns.
 
+use super::roofs::WorkLeft;
 use super::threshold::Limits;
 use rgpu_model::{Evidence, Launch};
 
 mod bank_conflicts;
 mod blocks;
 mod compute_bound;
+mod constant_cache;
+mod contended_atomics;
 mod divergence;
 mod fp32_gemm;
 mod fp64_trickle;
@@ -67,7 +70,7 @@ pub enum VerdictRole {
 }
 
 /// How much of a launch's time acting on a verdict could give back, at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum GainLimit {
     /// The distance of the busiest unit from its peak.
     Headroom,
@@ -75,6 +78,9 @@ pub enum GainLimit {
     Score,
     /// The score of the verdict: there is less work to do afterwards, also for the busiest unit.
     Work,
+    /// What is left of the work of some units decides: then the way to the next roof, else the score
+    /// of a cause and the headroom of a bound.
+    Relief(fn(&Launch) -> Vec<WorkLeft>),
     /// The whole time of the launch.
     Everything,
 }
@@ -124,6 +130,8 @@ pub static RULES: &[Rule] = &[
     imbalance::RULE,
     local_memory::RULE,
     uncoalesced_atomics::RULE,
+    contended_atomics::RULE,
+    constant_cache::RULE,
     l2_thrash::RULE,
     fp32_gemm::RULE,
     low_tensor_use::RULE,

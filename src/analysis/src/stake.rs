@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use super::classify::{Verdicts, decides};
 use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
-use super::rule::GainLimit;
+use super::roofs::{Gain, Roofs};
+use super::rule::{GainLimit, VerdictRole};
 use rgpu_model::finding::{GainScope, PotentialGain, START_UP};
 use rgpu_model::timeline::Timeline;
 use rgpu_model::{Finding, Launch, Profile};
@@ -12,20 +13,27 @@ use rgpu_model::{Finding, Launch, Profile};
 /// For each verdict on a launch, the part of the launch's time that acting on it could give back.
 ///
 /// A launch cannot be faster than its busiest unit at its peak allows, unless there is less work to
-/// do. What a deciding cause explains of that headroom is not counted for the bound again.
-pub(super) fn gains(launch: &Launch, verdicts: &Verdicts) -> Vec<f64> {
+/// do: then the next busiest unit is the limit. What a deciding cause explains is not counted for
+/// the bound again.
+pub(super) fn gains(launch: &Launch, verdicts: &Verdicts) -> Vec<Gain> {
     let busy = launch.first_number(SM_THROUGHPUT).into_iter();
     let busy = busy.chain(launch.first_number(MEMORY_THROUGHPUT)).map(|(_, percent)| percent);
     let headroom = (1.0 - busy.fold(0.0, f64::max) / 100.0).clamp(0.0, 1.0);
     let explaining = verdicts.iter().filter(|verdict| decides(verdict));
     let explained = explaining.map(|(_, conclusion)| conclusion.score).fold(0.0, f64::max);
-    let gain = |gain: GainLimit, score: f64| match gain {
-        GainLimit::Headroom => headroom - explained.min(headroom),
-        GainLimit::Score => score.min(headroom),
-        GainLimit::Work => score,
-        GainLimit::Everything => 1.0,
-    };
-    verdicts.iter().map(|(rule, c)| gain(rule.gain, c.score).clamp(0.0, 1.0)).collect()
+    let roofs = Roofs::new(launch);
+    let unexplained = |most: f64| Gain::up_to(most - explained.min(most));
+    let gains = verdicts.iter().map(|(rule, conclusion)| match rule.gain {
+        GainLimit::Headroom => unexplained(headroom),
+        GainLimit::Score => Gain::up_to(conclusion.score.min(headroom)),
+        GainLimit::Work => Gain::up_to(conclusion.score),
+        GainLimit::Relief(left) => match (roofs.gain(&left(launch)), rule.kind) {
+            (gain, VerdictRole::Bound) => unexplained(gain.map_or(headroom, |gain| gain.most)),
+            (gain, _) => gain.unwrap_or(Gain::up_to(conclusion.score)),
+        },
+        GainLimit::Everything => Gain::up_to(1.0),
+    });
+    gains.collect()
 }
 
 /// A finding about a smaller share of the wall time does not come first before start-up.

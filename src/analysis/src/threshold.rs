@@ -110,6 +110,16 @@ table! {
         "executed instructions that move spilled registers");
     LOCAL_MEMORY = row("local_memory", 0.02, "rgpu",
         "share of executed instructions that go to local memory without spills");
+    LOCAL_TRAFFIC = row("local_traffic", 0.1, "rgpu",
+        "share of what L1 or L2 can move that accesses to local memory take without spills");
+    CONSTANT_BUSY = row("constant_busy", 50.0, "rgpu",
+        "% of peak of the cache of indexed constants from which it counts");
+    CONSTANT_REQUESTS = row("constant_requests", 0.5, "rgpu",
+        "requests to that cache for each executed instruction of any kind from which loads of constants must take several: lanes that load one address together make one request");
+    ATOMIC_SLICE = row("atomic_slice", 50.0, UNMEASURED,
+        "% of peak of the busiest L2 slice's atomic unit from which atomics wait for one another");
+    ATOMIC_SPREAD = row("atomic_spread", 0.25, UNMEASURED,
+        "mean use of the atomic units, as a share of the busiest one's, below which few addresses take the atomics");
     LAUNCH_NS = row("launch_ns", 4000.0, "rgpu",
         "nanoseconds below which a launch's own overhead is as long as the kernel");
     L2_HIT_RATE = row("l2_hit_rate", 25.0, "rgpu",

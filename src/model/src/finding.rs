@@ -103,7 +103,8 @@ pub const MIN_STEP_SHARE: f64 = 0.01;
 pub struct PotentialGain {
     /// Nanoseconds that it could give back, of one step if `of` is `step`. Of a `bound`: at most.
     pub ns: u64,
-    /// The lower end of the interval; absent if none is known, as of a `bound`.
+    /// The lower end of the interval; absent if none is known. Of a `bound`, the next busiest unit of
+    /// the GPU then runs at 60 % of its peak, at the upper end at its peak.
     pub low_ns: Option<u64>,
     /// The upper end of the interval; absent without one.
     pub high_ns: Option<u64>,

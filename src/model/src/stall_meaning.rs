@@ -5,17 +5,17 @@ const AWAITED: &[(&str, &str)] = &[
     ("barrier", "`__syncthreads`"),
     ("branch_resolving", "branches"),
     ("dispatch_stall", "the dispatcher"),
-    ("drain", "stores at the kernel's end"),
+    ("drain", "its stores and other memory accesses at the kernel's end"),
     ("gmma", "warpgroup matrix operations"),
-    ("imc_miss", "the constant cache"),
+    ("imc_miss", "constants that miss the cache of immediate constants"),
     ("lg_throttle", "the queue for local and global memory"),
-    ("long_scoreboard", "loads from L2 or DRAM"),
+    ("long_scoreboard", "global, local or texture memory, be the data in L1, L2 or DRAM"),
     ("math_pipe_throttle", "a busy arithmetic pipe"),
     ("membar", "memory fences"),
-    ("mio_throttle", "the queue for shared memory and special functions"),
+    ("mio_throttle", "the queue for shared memory, indexed constants and special functions"),
     ("misc", "a rare cause that has no name of its own"),
     ("no_instruction", "instruction fetch"),
-    ("short_scoreboard", "shared memory or special functions"),
+    ("short_scoreboard", "shared memory, indexed constants or special functions"),
     ("sleeping", "`nanosleep`"),
     ("tex_throttle", "the queue for textures"),
     ("wait", "fixed latencies"),
@@ -44,7 +44,10 @@ mod tests {
     #[test]
     fn a_reason_says_what_a_warp_waits_for_if_it_waits() {
         let meaning = stall_meaning("long_scoreboard");
-        assert_eq!(meaning.as_deref(), Some("waits for loads from L2 or DRAM"));
+        assert_eq!(
+            meaning.as_deref(),
+            Some("waits for global, local or texture memory, be the data in L1, L2 or DRAM")
+        );
         assert!(awaited("selected").is_none() && stall_meaning("selected").is_some());
         assert_eq!(stall_meaning("a_later_name"), None);
     }

@@ -59,8 +59,9 @@ pub(super) fn replayed_step(before_ns: u64, after_ns: u64, interval_ns: [u64; 2]
     format!("a step {}", duration_change(before_ns, after_ns, Some(interval_ns)))
 }
 
-/// `up to 1.55 s, 62 % of the time from the first kernel to the last`. GPU time of several GPUs is
-/// a sum, and is called so: `50 % of the GPU time of 4 GPUs`.
+/// `up to 1.55 s, 62 % of the time from the first kernel to the last`, or `1.2 s to 1.55 s, 62 % of
+/// …` where a lower end is known. GPU time of several GPUs is a sum, and is called so: `50 % of the
+/// GPU time of 4 GPUs`.
 fn bound(stake: &PotentialGain, profile: &Profile) -> String {
     let whole = match (&stake.of, &stake.region, stake.step_ns, busy::several_gpus(profile)) {
         (GainScope::Step, _, Some(step_ns), _) => {
@@ -76,7 +77,11 @@ fn bound(stake: &PotentialGain, profile: &Profile) -> String {
         share if (99.0..99.95).contains(&share) => format!("{share:.1} %"),
         share => percent(share),
     };
-    format!("up to {}, {share} of {whole}", duration(stake.ns as f64))
+    let from = match stake.low_ns {
+        Some(low) if low > 0 && low < stake.ns => duration(low as f64),
+        _ => "up".to_owned(),
+    };
+    format!("{from} to {}, {share} of {whole}", duration(stake.ns as f64))
 }
 
 /// The advice of finding `at`. Advice that an earlier finding gives is not said again:

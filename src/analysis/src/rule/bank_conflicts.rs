@@ -2,6 +2,7 @@
 
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
+use crate::roofs::{Unit, WorkLeft};
 use crate::threshold::{BANK_CONFLICTS, Limits};
 use rgpu_model::{Evidence, Launch};
 
@@ -9,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     id: "bank_conflicts",
     category: "memory",
     kind: VerdictRole::Cause,
-    gain: GainLimit::Work,
+    gain: GainLimit::Relief(work_left),
     plural_predicate: "have bank conflicts in shared memory",
     apply,
 };
@@ -41,6 +42,16 @@ fn wavefronts(launch: &Launch) -> Option<(f64, f64, &'static str)> {
         .iter()
         .filter_map(|(all, lost)| Some((launch.number(all)?, launch.number(lost)?, *lost)));
     counted.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// The wavefronts that conflicts added are gone from L1, which has others too.
+fn work_left(launch: &Launch) -> Vec<WorkLeft> {
+    let Some((all, lost, _)) = wavefronts(launch) else { return Vec::new() };
+    let busy = |ids| launch.first_number(ids).map(|(_, percent)| percent);
+    let of_l1 = busy(SHARED_WAVEFRONTS_BUSY).zip(busy(L1_THROUGHPUT));
+    let of_l1 = of_l1.map_or(1.0, |(shared, l1)| (shared / l1).min(1.0));
+    let share = of_l1 * lost / all;
+    if share.is_finite() { vec![(Unit::L1, [1.0 - share; 2])] } else { Vec::new() }
 }
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {

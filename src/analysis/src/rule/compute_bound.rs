@@ -4,6 +4,7 @@ use super::matrix::{computes_products, is_named_product, tensor_use};
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use crate::known_kernel::{Author, author};
+use crate::roofs::{PER_INSTRUCTION, Roofs, Unit, WorkLeft};
 use crate::threshold::{Limits, TENSOR_BUSY, THROUGHPUT_APART, THROUGHPUT_LOW};
 use rgpu_model::{Evidence, Launch};
 
@@ -11,12 +12,24 @@ pub(super) const RULE: Rule = Rule {
     id: "compute_bound",
     category: "compute",
     kind: VerdictRole::Bound,
-    gain: GainLimit::Headroom,
+    gain: GainLimit::Relief(work_left),
     plural_predicate: "are bound by compute",
     apply,
 };
 
 const PIPE: (&str, &str) = ("sm__inst_executed_pipe_", ".avg.pct_of_peak_sustained_active");
+
+/// How much less the busiest pipe has to do is not known: perhaps nothing of its work is left,
+/// perhaps all. Where the issue slots are busier than any pipe, fewer instructions relieve all.
+fn work_left(launch: &Launch) -> Vec<WorkLeft> {
+    let of_sm = |unit: Unit| PER_INSTRUCTION.contains(&unit) || unit == Unit::Constants;
+    let relieved = match Roofs::new(launch).busiest(of_sm) {
+        Some((Unit::Issue, _)) => PER_INSTRUCTION.to_vec(),
+        Some((busiest, _)) => vec![busiest],
+        None => Vec::new(),
+    };
+    relieved.into_iter().map(|unit| (unit, [0.0, 1.0])).collect()
+}
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;

@@ -1,6 +1,7 @@
 //! Divergence: lanes of a warp take different branches.
 
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
+use crate::roofs::{PER_INSTRUCTION, WorkLeft};
 use crate::threshold::{ACTIVE_THREADS, Limits};
 use rgpu_model::Launch;
 
@@ -8,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "divergence",
     category: "compute",
     kind: VerdictRole::Cause,
-    gain: GainLimit::Work,
+    gain: GainLimit::Relief(work_left),
     plural_predicate: "diverge within their warps",
     apply,
 };
@@ -18,6 +19,12 @@ const ACTIVE: &[&str] = &[
     "smsp__thread_inst_executed_per_inst_executed.ratio",
 ];
 const WARP: f64 = 32.0;
+
+/// Full warps execute fewer instructions for the same work.
+fn work_left(launch: &Launch) -> Vec<WorkLeft> {
+    let Some((_, active)) = launch.first_number(ACTIVE) else { return Vec::new() };
+    PER_INSTRUCTION.iter().map(|unit| (*unit, [active / WARP; 2])).collect()
+}
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, active) = launch.first_number(ACTIVE)?;

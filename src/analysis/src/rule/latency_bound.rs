@@ -24,7 +24,9 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if max >= limits.threshold(&THROUGHPUT_LOW).value || leaves_sms_empty(launch, limits) {
         return None;
     }
-    let stall = launch.stalls.first().and_then(|stall| Some((&stall.reason, stall.percent?)));
+    // `not_selected` is no wait: another warp was issued.
+    let mut stalls = launch.stalls.iter().filter(|stall| stall.reason != "not_selected");
+    let stall = stalls.next().and_then(|stall| Some((&stall.reason, stall.percent?)));
     let mut text =
         format!("compute runs at {sm:.0} % and memory at {memory:.0} % of their peaks: warps wait");
     if let Some((reason, percent)) = stall {

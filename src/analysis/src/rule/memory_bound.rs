@@ -5,6 +5,7 @@ use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::concept::{
     DRAM_THROUGHPUT, L1_THROUGHPUT, L2_THROUGHPUT, MEMORY_THROUGHPUT, SM_THROUGHPUT,
 };
+use crate::roofs::{Unit, WorkLeft};
 use crate::threshold::{Limits, TENSOR_BUSY, THROUGHPUT_APART, THROUGHPUT_LOW};
 use rgpu_model::{Evidence, Launch};
 
@@ -12,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     id: "memory_bound",
     category: "memory",
     kind: VerdictRole::Bound,
-    gain: GainLimit::Headroom,
+    gain: GainLimit::Relief(work_left),
     plural_predicate: "are bound by memory",
     apply,
 };
@@ -24,6 +25,8 @@ struct Level {
     counters: &'static [&'static str],
     /// The level's throughput metrics, used if the report lacks the counters.
     throughput: &'static [&'static str],
+    /// What following the hint relieves.
+    relieves: &'static [Unit],
     hint: &'static str,
 }
 
@@ -32,6 +35,7 @@ const LEVELS: &[Level] = &[
         name: "DRAM",
         counters: &["dram__", "dramc__", "fbpa__"],
         throughput: DRAM_THROUGHPUT,
+        relieves: &[Unit::Dram],
         hint: "move fewer bytes: reuse data in registers or shared memory, fuse neighbouring \
                kernels, use a narrower type",
     },
@@ -39,6 +43,7 @@ const LEVELS: &[Level] = &[
         name: "L2",
         counters: &["lts__", "ltc__"],
         throughput: L2_THROUGHPUT,
+        relieves: &[Unit::L2],
         hint: "keep reused data closer: block the loops so that a tile stays in shared memory or \
                L1; coalesce the accesses",
     },
@@ -46,6 +51,7 @@ const LEVELS: &[Level] = &[
         name: "L1",
         counters: &["l1tex__"],
         throughput: L1_THROUGHPUT,
+        relieves: &[Unit::L1, Unit::Queue, Unit::Issue],
         hint: "issue fewer and wider accesses: 16 bytes a thread, no bank conflicts, reuse in \
                registers",
     },
@@ -72,6 +78,15 @@ fn busiest(launch: &Launch, memory: f64) -> Option<(&'static Level, String, f64)
         Some((level, id.to_owned(), value))
     });
     levels.max_by(|a, b| a.2.total_cmp(&b.2))
+}
+
+/// How much less the busiest level has to move is not known: perhaps nothing of its work is left,
+/// perhaps all.
+fn work_left(launch: &Launch) -> Vec<WorkLeft> {
+    let memory = launch.first_number(MEMORY_THROUGHPUT).map(|(_, percent)| percent);
+    let level = memory.and_then(|memory| busiest(launch, memory)).map(|(level, ..)| level);
+    let relieved = level.map_or(&[][..], |level| level.relieves).iter().chain(&[Unit::Memory]);
+    relieved.map(|unit| (*unit, [0.0, 1.0])).collect()
 }
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {

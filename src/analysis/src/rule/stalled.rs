@@ -22,7 +22,7 @@ const HINTS: &[(&str, &str)] = &[
     ("dispatch_stall", "look at the hot spots; this is rare"),
     ("drain", "store earlier, and coalesced"),
     ("gmma", "keep more stages in flight, and let a second warpgroup compute meanwhile"),
-    ("imc_miss", "index constants alike in all lanes of a warp"),
+    ("imc_miss", "use fewer constants in one place, so that they stay in the cache"),
     ("lg_throttle", "issue fewer and wider accesses; look for spills"),
     (
         "long_scoreboard",
@@ -30,9 +30,16 @@ const HINTS: &[(&str, &str)] = &[
     ),
     ("math_pipe_throttle", "mix in other work, or use a faster pipe"),
     ("membar", "fence less often or in a narrower scope"),
-    ("mio_throttle", "issue fewer and wider shared-memory accesses; keep more in registers"),
+    (
+        "mio_throttle",
+        "issue fewer and wider shared-memory accesses and fewer special functions; keep more in \
+         registers",
+    ),
     ("no_instruction", "shrink the loop, or unroll less"),
-    ("short_scoreboard", "remove bank conflicts; use cheaper functions"),
+    (
+        "short_scoreboard",
+        "remove bank conflicts; use cheaper functions; index constants alike in all lanes of a warp",
+    ),
     ("sleeping", "poll less often"),
     ("tex_throttle", "issue fewer texture instructions"),
     ("wait", "have more independent instructions a thread"),

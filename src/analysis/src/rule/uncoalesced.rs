@@ -6,6 +6,7 @@
 
 use super::{Conclusion, Confidence, GainLimit, Rule, VerdictRole};
 use crate::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
+use crate::roofs::{Unit, WorkLeft};
 use crate::threshold::{EXCESS_SECTORS, Limits, THROUGHPUT_LOW};
 use rgpu_model::{Evidence, Launch};
 
@@ -13,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     id: "uncoalesced",
     category: "memory",
     kind: VerdictRole::Cause,
-    gain: GainLimit::Work,
+    gain: GainLimit::Relief(work_left),
     plural_predicate: "access global memory uncoalesced",
     apply,
 };
@@ -29,7 +30,21 @@ const LOAD_MISSES: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_mis
 const STORES: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum";
 const SECTOR_BYTES: f64 = 32.0;
 
-fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+/// L1 and L2 move only sectors that are used. DRAM moves as much less as L2 does, or as much as
+/// before: where other warps used the rest of the sectors in time.
+fn work_left(launch: &Launch) -> Vec<WorkLeft> {
+    let Some((_, share)) = excess(launch) else { return Vec::new() };
+    let below = share_below_l1(launch).map_or(share, |below| below.min(share));
+    vec![
+        (Unit::L1, [1.0 - share; 2]),
+        (Unit::L2, [1.0 - below; 2]),
+        (Unit::Dram, [1.0 - below, 1.0]),
+        (Unit::Memory, [1.0 - below, 1.0]),
+    ]
+}
+
+/// The share of excessive sectors, and the metric that tells it.
+fn excess(launch: &Launch) -> Option<(&'static str, f64)> {
     let (id, share) = match (launch.number(SECTORS), launch.number(IDEAL)) {
         (Some(sectors), Some(ideal)) => (SECTORS, (sectors - ideal) / sectors),
         _ => {
@@ -41,7 +56,12 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         }
     };
     // The share is NaN if there are no sectors.
-    if share.is_nan() || share < limits.threshold(&EXCESS_SECTORS).value {
+    share.is_finite().then_some((id, share))
+}
+
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    let (id, share) = excess(launch)?;
+    if share < limits.threshold(&EXCESS_SECTORS).value {
         return None;
     }
     let l1 = launch.first_number(L1_THROUGHPUT);
