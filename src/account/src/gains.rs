@@ -16,6 +16,7 @@ use crate::edits::Edits;
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
 use crate::path;
+use crate::program;
 use crate::steps::{self, Steps};
 use crate::view::View;
 
@@ -41,11 +42,14 @@ pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<F
     let (program_ns, program_parts) = program(trace, &order);
     let mut account =
         Account { program_ns, program_parts, rank, from: trace.from.clone(), ..Account::default() };
-    let mut findings = Vec::new();
-    match steps::find(trace, &order) {
-        Some(steps) => findings = account_of_steps(trace, facts, &steps, &mut account),
-        None => account.no_gains = Some("nothing repeats that could be called a step".to_owned()),
-    }
+    let findings = match steps::find(trace, &order) {
+        Some(steps) => account_of_steps(trace, facts, &steps, &mut account),
+        None => {
+            account.no_gains = Some("nothing repeats that could be called a step".to_owned());
+            let (ns, parts) = (account.program_ns, &account.program_parts);
+            program::findings(trace, facts, &order, ns, parts)
+        }
+    };
     Some((account, findings))
 }
 
