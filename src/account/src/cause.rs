@@ -35,6 +35,7 @@ mod layout_copies;
 mod loading;
 mod made_on_host;
 mod needless_wait;
+mod opaque_graph;
 mod pageable;
 mod picked;
 mod polling;
@@ -58,7 +59,9 @@ mod through_host;
 mod unfused_optimizer;
 mod unified;
 mod value_read;
-mod words;
+mod varying_lengths;
+mod waits_for_short_graphs;
+pub(crate) mod words;
 mod written_out_attention;
 
 use crate::edits::Edits;
@@ -101,6 +104,7 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "wait_for_selected_count", find: compaction::find },
     Cause { id: "values_read_one_by_one", find: reads_in_row::find },
     Cause { id: "wait_not_needed", find: needless_wait::find },
+    Cause { id: "waits_for_short_graphs", find: waits_for_short_graphs::find },
     Cause { id: "polling", find: polling::find },
     Cause { id: "pageable_copies_to_gpu", find: pageable::find_to_gpu },
     Cause { id: "pageable_copies_to_host", find: pageable::find_to_host },
@@ -152,6 +156,8 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "small_products", find: small_products::find },
     Cause { id: "sort_in_step", find: sort_in_step::find },
     Cause { id: "strided_access", find: strided_access::find },
+    Cause { id: "graph_not_traced", find: opaque_graph::find },
+    Cause { id: "sequence_lengths_vary", find: varying_lengths::find },
     Cause { id: "unfused_optimizer", find: unfused_optimizer::find },
     Cause { id: "written_out_attention", find: written_out_attention::find },
 ];

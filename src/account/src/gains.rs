@@ -16,6 +16,7 @@ use crate::edits::Edits;
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
 use crate::path;
+use crate::program;
 use crate::steps::{self, Steps};
 use crate::view::View;
 
@@ -31,6 +32,9 @@ const TOOL_PRECISION_NS: u64 = 250;
 const TOGETHER: usize = 3;
 /// A finding that adds less than this part of its own gain to those before it tells the same again.
 const LEAST_OWN_SHARE: f64 = 0.2;
+/// The part of a step that is most of it, and what a finding about it stands for without a gain.
+const MOST_OF_STEP: f64 = 0.5;
+const WEIGHT_WITHOUT_GAIN: f64 = 0.1;
 /// Kernels that a finding names.
 const MAX_COVERED: usize = 5;
 
@@ -41,11 +45,14 @@ pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<F
     let (program_ns, program_parts) = program(trace, &order);
     let mut account =
         Account { program_ns, program_parts, rank, from: trace.from.clone(), ..Account::default() };
-    let mut findings = Vec::new();
-    match steps::find(trace, &order) {
-        Some(steps) => findings = account_of_steps(trace, facts, &steps, &mut account),
-        None => account.no_gains = Some("nothing repeats that could be called a step".to_owned()),
-    }
+    let findings = match steps::find(trace, &order) {
+        Some(steps) => account_of_steps(trace, facts, &steps, &mut account),
+        None => {
+            account.no_gains = Some("nothing repeats that could be called a step".to_owned());
+            let (ns, parts) = (account.program_ns, &account.program_parts);
+            program::findings(trace, facts, &order, ns, parts)
+        }
+    };
     Some((account, findings))
 }
 
@@ -154,7 +161,7 @@ fn account_of_steps(
         .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &replays)))
         .collect();
     gains.retain(|gain| gain.found.most.is_empty() || gain.high >= LEAST_SHARE);
-    gains.sort_by(|a, b| b.middle().total_cmp(&a.middle()));
+    gains.sort_by(|a, b| b.weight(&view).total_cmp(&a.weight(&view)));
     drop_told(&mut gains, &replays);
     account.together = together(&gains, &replays);
     gains.iter().map(|gain| gain.finding(&view, &replays)).collect()
@@ -282,6 +289,17 @@ impl<'c> Gain<'c> {
 
     fn middle(&self) -> f64 {
         (self.low + self.high) / 2.0
+    }
+
+    /// What findings are ordered by: the middle of the gain as a part of a step. Where no gain is
+    /// known, but the work takes most of a step, it stands as a tenth.
+    fn weight(&self, view: &View<'_>) -> f64 {
+        if !self.found.most.is_empty() {
+            return self.middle();
+        }
+        let work = self.found.work.iter().filter_map(|at| view.trace.work.get(*at as usize));
+        let ns = work.map(|work| work.duration_ns as f64).sum::<f64>() / view.step_count();
+        if ns >= MOST_OF_STEP * view.step_ns() { WEIGHT_WITHOUT_GAIN } else { 0.0 }
     }
 
     fn finding(&self, view: &View<'_>, replays: &Replays<'_>) -> Finding {

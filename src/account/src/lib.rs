@@ -20,6 +20,7 @@ pub mod gains;
 pub mod graph;
 pub mod host_calls;
 pub mod path;
+mod program;
 pub mod steps;
 pub mod view;
 

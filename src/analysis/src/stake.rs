@@ -92,8 +92,13 @@ pub(super) fn share(part: f64, whole: f64) -> f64 {
 enum FindingRank {
     /// The results are wrong.
     Correctness,
-    /// It is about time.
+    /// It is about time; where steps are known, about at least a tenth of one.
     Time,
+    /// It names the kernels that take most of a step, without a promise: more to look at than what
+    /// gives back less than a tenth.
+    MostOfStep,
+    /// It is about less than a tenth of a step.
+    SomeTime,
     /// It is about no time, or none is known.
     Timeless,
     /// It is about start-up, which happens once however long a program runs.
@@ -106,11 +111,12 @@ enum FindingRank {
 /// time. Their priorities are their places.
 ///
 /// Where steps are known, times compare by what they are of a step, and what is next to nothing of
-/// one comes last. Start-up comes after all else if something repeats: steps, or what has at least
+/// one comes last. Kernels that take most of a step come before what gives back less than a tenth
+/// of it, also if it is not known what they could give back. Start-up comes after all else if something repeats: steps, or what has at least
 /// `repeating_ns` at stake.
 pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
     let step = profile.account.as_ref().and_then(|account| account.step.as_ref());
-    let steps = step.map_or(0, |step| step.count);
+    let (steps, step_ns) = step.map_or((0, 0), |step| (step.count, step.median_ns));
     let gpus = profile.timeline.as_ref().map_or(1, Timeline::gpus) as u64;
     let time = |finding: &Finding, steps: u64| {
         finding.stake.as_ref().map_or(0, |stake| stake.comparable_ns(steps, gpus))
@@ -127,7 +133,10 @@ pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
         } else if profile.is_little(finding) {
             FindingRank::Little
         } else if time(finding, 0) == 0 {
-            FindingRank::Timeless
+            let is_most = takes_most_of_step(finding, step_ns);
+            if is_most { FindingRank::MostOfStep } else { FindingRank::Timeless }
+        } else if profile.step_share(finding).is_some_and(|share| share < LARGE_STEP_SHARE) {
+            FindingRank::SomeTime
         } else {
             FindingRank::Time
         }
@@ -139,11 +148,26 @@ pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
     profile.findings = findings;
 }
 
+/// The part of a step that a gain must have to come before kernels that take most of the step.
+const LARGE_STEP_SHARE: f64 = 0.1;
+
+/// The part of a step that is most of it.
+const MOST_OF_STEP: f64 = 0.5;
+
+/// Whether a finding of the account is about kernels that take most of a step of `step_ns`.
+fn takes_most_of_step(finding: &Finding, step_ns: u64) -> bool {
+    let kernels = finding.covers.iter().map(|kernel| kernel.total_ns);
+    let ns = kernels.fold(0, u64::saturating_add);
+    let is_of_step = finding.category == "steps" && step_ns > 0;
+    is_of_step && ns as f64 >= MOST_OF_STEP * step_ns as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rgpu_model::Account;
     use rgpu_model::account::StepTime;
+    use rgpu_model::finding::CoveredKernel;
     use rgpu_model::timeline::DeviceTime;
 
     /// A finding with a bound of the program's time, if it is about time.
@@ -225,6 +249,28 @@ mod tests {
         assert_eq!(by_step, ["bound", "replayed", "names", "little"]);
         profile.account = None;
         assert_eq!(order(profile, 0), ["bound", "little", "replayed", "names"]);
+    }
+
+    #[test]
+    fn a_kernel_that_takes_most_of_a_step_comes_before_a_small_gain() {
+        let gain = |id, ns| {
+            let stake = PotentialGain { ns, of: GainScope::Step, ..PotentialGain::default() };
+            Finding { stake: Some(stake), ..finding(id, None) }
+        };
+        let kernel = |id, total_ns| {
+            let covers = vec![CoveredKernel { total_ns, ..CoveredKernel::default() }];
+            Finding { covers, category: "steps".to_owned(), ..finding(id, None) }
+        };
+        let step = StepTime { count: 100, median_ns: 10_000_000, ..StepTime::default() };
+        let account = Some(Account { step: Some(step), ..Account::default() });
+        let findings = vec![
+            gain("some", 900_000),
+            kernel("part", 3_000_000),
+            kernel("most", 9_000_000),
+            gain("large", 1_100_000),
+        ];
+        let profile = Profile { account, findings, ..Profile::default() };
+        assert_eq!(order(profile, 0), ["large", "most", "some", "part"]);
     }
 
     #[test]

@@ -41,6 +41,12 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         least.no_wait.extend(work.call);
     }
     let waits = waits_of_copies(view);
+    let waiting = calls.iter().filter(|call| waits.contains_key(&call.at)).count();
+    let ahead = if waiting * 2 >= calls.len() && waiting > 0 {
+        "; the host waits for each, and cannot launch ahead"
+    } else {
+        ""
+    };
     for wait in calls.iter().filter_map(|call| waits.get(&call.at)) {
         on_path = on_path.saturating_add(wait.after_wait_ns.max(wait.path_ns));
         remove_wait(&mut least, wait.at);
@@ -75,7 +81,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     Some(Found {
         change: "make small arrays on the GPU".to_owned(),
         text: format!(
-            "the host copies small arrays from pageable memory to the GPU {} ({} in all): {} of a step{}",
+            "the host copies small arrays from pageable memory to the GPU {} ({} in all): {} of a step{}{ahead}",
             words::times(copies.len(), view),
             words::size(per_step(view, bytes)),
             words::time(lost),

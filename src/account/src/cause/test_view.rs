@@ -18,6 +18,7 @@ pub(crate) struct StepScript {
     items: Vec<Item>,
     stream: u64,
     thread: u64,
+    shape: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ const RETURN_NS: u64 = 2_000;
 impl StepScript {
     /// A step that does nothing yet, on stream 7 and thread 1.
     pub(crate) fn new() -> StepScript {
-        StepScript { items: Vec::new(), stream: 7, thread: 1 }
+        StepScript { items: Vec::new(), stream: 7, thread: 1, shape: None }
     }
 
     /// The following work goes to this stream.
@@ -56,6 +57,23 @@ impl StepScript {
     pub(crate) fn on_thread(mut self, thread: u64) -> StepScript {
         self.thread = thread;
         self
+    }
+
+    /// The following kernels have this shape.
+    pub(crate) fn shaped(mut self, shape: u32) -> StepScript {
+        self.shape = Some(shape);
+        self
+    }
+
+    /// This step, then another one.
+    pub(crate) fn then(mut self, other: StepScript) -> StepScript {
+        self.items.extend(other.items);
+        self
+    }
+
+    /// A CUDA graph that is recorded as a whole.
+    pub(crate) fn graph(self, us: f64) -> StepScript {
+        self.work(TraceWorkKind::Graph, "cudaGraphLaunch", "graph", us, None, None, false)
     }
 
     /// The host's own work.
@@ -126,6 +144,7 @@ impl StepScript {
             stream: self.stream,
             bytes,
             pageable,
+            shape: self.shape,
             ..TraceWork::default()
         };
         let (call, name, thread) = (call.to_owned(), name.to_owned(), self.thread);

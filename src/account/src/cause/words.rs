@@ -6,7 +6,7 @@ use crate::host_calls::HostCall;
 use crate::view::View;
 
 /// A time: `850 ns`, `12.3 µs`, `1.25 ms`.
-pub(super) fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     if ns < 1e3 {
         format!("{ns:.0} ns")
     } else if ns < 1e6 {
@@ -19,7 +19,7 @@ pub(super) fn time(ns: f64) -> String {
 }
 
 /// A size: `4 B`, `16.8 MB`.
-pub(super) fn size(bytes: f64) -> String {
+pub(crate) fn size(bytes: f64) -> String {
     if bytes < 1e3 {
         format!("{bytes:.0} B")
     } else if bytes < 1e6 {
@@ -65,7 +65,7 @@ const MAX_NAME_COLUMNS: usize = 60;
 
 /// A kernel's name for a text: the functor in place of torch's templates around it, what a template
 /// of CUTLASS is made of, else the name without its namespace, arguments and parameters.
-pub(super) fn short_name(name: &str) -> String {
+pub(crate) fn short_name(name: &str) -> String {
     let own = functor(name).unwrap_or_else(|| {
         let name = name.strip_prefix("void ").unwrap_or(name);
         let inner = ["cutlass::Kernel2<", "cutlass::Kernel<", "cutlass::device_kernel<"]
