@@ -54,6 +54,7 @@ mod page;
 mod preload;
 mod profile;
 mod program_errors;
+mod program_files;
 mod project_trust;
 mod pulled;
 mod python;

@@ -11,12 +11,15 @@ use std::path::Path;
 use super::{ExecArgs, pull};
 use crate::cli::support::app::App;
 use crate::cli::support::missing;
-use crate::cli::support::program_files::{ProgramFiles, program_files};
+use crate::cli::support::program_files::{
+    ProgramFiles, TypedProgram, note_left_out, program_files, python_files, python_path_of,
+    sent_beside,
+};
 use crate::cli::support::session;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::exec::{
-    ExecError, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, SnippetInput, WORK_FOLDER,
-    read_env_file, snapshot,
+    ExecError, MAX_MOUNT_BYTES, Mount, Package, PythonStart, Snapshot, Snippet, SnippetInput,
+    WORK_FOLDER, read_env_file, snapshot,
 };
 use rgpu_plan::tool::{GpuSelection, Program};
 use rgpu_protocol::plan::Stdin;
@@ -80,13 +83,25 @@ impl ExecSource {
             secrets.extend(read_env_file(&path)?);
             warn_if_others_can_read(app, &path);
         }
-        let mounts = mounts(app, args)?;
-        let command_files = if snippet.is_some() {
-            ProgramFiles::default()
+        let mut mounts = mounts(app, args)?;
+        let command_files = if let Some(snippet) = &snippet {
+            let mut found = ProgramFiles::default();
+            if args.mount.is_empty() {
+                (mounts, found.assumptions) = files_beside(app, args, snippet)?;
+            }
+            found
         } else {
             let spec = session::spec(app, args.place.remote.as_deref());
             let is_local = spec.is_ok_and(|spec| session::is_local(&spec));
-            program_files(app, "exec", &args.command, &mounts, is_local)?
+            let typed = TypedProgram {
+                command: "exec",
+                words: &args.command,
+                env: &args.env,
+                mounts: &mounts,
+                limit: args.mount_limit,
+                is_local,
+            };
+            program_files(app, typed)?
         };
         Ok(Self { snippet, package, mounts, secrets, stdin, command_files })
     }
@@ -154,7 +169,11 @@ impl ExecSource {
             argv: self.command_files.argv.clone(),
             files: self.command_files.files.clone(),
             // Without a mount or a pull, the files it leaves there are not needed.
-            cwd: if uses_work_folder { WORK_FOLDER.to_owned() } else { String::new() },
+            cwd: if uses_work_folder {
+                WORK_FOLDER.to_owned()
+            } else {
+                self.command_files.cwd.clone()
+            },
             ..Program::default()
         }
     }
@@ -211,17 +230,26 @@ fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
         mounts.push(mount);
     }
     let contents = snapshot(&mounts, args.mount_limit.unwrap_or(MAX_MOUNT_BYTES))?;
-    for skipped in contents.left_out.iter().take(5) {
-        app.print_note(&format!("not sent: `{}`: {}", skipped.path, skipped.why));
-    }
-    if let Some(more) = contents.left_out.len().checked_sub(5).filter(|n| *n > 0) {
-        app.print_note(&format!("not sent: {more} more like these"));
-    }
+    note_left_out(app, &contents);
     if contents.files.is_empty() {
         let text = args.mount.join(" ");
         return Err(ExecError::Mount { text, problem: "it has no files to send".to_owned() }.into());
     }
     Ok(contents)
+}
+
+/// The files beside a Python file, as a mount, and what is told of them.
+fn files_beside(app: &App, args: &ExecArgs, snippet: &Snippet) -> Result<(Snapshot, Vec<String>)> {
+    let path = snippet.absolute_path.as_deref().filter(|_| snippet.language.name() == "Python");
+    let Some(path) = path else { return Ok((Snapshot::default(), Vec::new())) };
+    let start = PythonStart::Script(path);
+    let python_path = python_path_of(&args.env).unwrap_or_default();
+    let files = python_files(app, start, &python_path, args.mount_limit)?;
+    if files.is_empty() {
+        return Ok((Snapshot::default(), Vec::new()));
+    }
+    let told = sent_beside(&snippet.name, start, &files);
+    Ok((files.snapshot, vec![told]))
 }
 
 /// Reads standard input to its end.

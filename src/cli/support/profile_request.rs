@@ -9,7 +9,7 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, ProfileArgs};
-use super::program_files::{digest, program_files};
+use super::program_files::{ProgramFiles, TypedProgram, digest, program_files};
 use super::{mode_flags, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::exec::Snapshot;
@@ -83,8 +83,15 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     mode_flags::check(args, mode)?;
     let is_local =
         session::spec(app, args.place.remote.as_deref()).is_ok_and(|spec| session::is_local(&spec));
-    let mounts = Snapshot::default();
-    let found = program_files(app, "profile", &args.program, &mounts, is_local)?;
+    let typed = TypedProgram {
+        command: "profile",
+        words: &args.program,
+        env: &[],
+        mounts: &Snapshot::default(),
+        limit: None,
+        is_local,
+    };
+    let found = program_files(app, typed)?;
     needs_no_kernel(mode)?;
     let inputs = InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
@@ -96,9 +103,10 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let words: Vec<&str> = args.program.iter().map(String::as_str).collect();
     let named = python_program_word(&words).unwrap_or_default();
     let name = file_name(words.get(named).copied().unwrap_or_default());
-    let program = Program { name, argv: found.argv, files: found.files, ..Program::default() };
+    let ProgramFiles { argv, files, cwd, assumptions, .. } = found;
+    let program = Program { name, argv, files, cwd, ..Program::default() };
     let profile_command = program_profile(app, args, mode, program, inputs)?;
-    Ok(ProfileCommand { assumptions: found.assumptions, ..profile_command })
+    Ok(ProfileCommand { assumptions, ..profile_command })
 }
 
 pub(super) fn file_name(path: &str) -> String {

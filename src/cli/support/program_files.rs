@@ -3,7 +3,9 @@
 //!
 //! The program, if it is given with a path, and the script that Python runs are sent along if they
 //! are files here. A path below a folder of the system names a file of the host. A file of a mount
-//! is not sent again: it has its place in the working folder.
+//! is not sent again: it has its place in the working folder. A Python program brings the local
+//! modules that it imports and the files that it opens by a literal name: they keep their places
+//! relative to the current folder, and the program runs in that copy.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,7 +14,9 @@ use rgpu_protocol::plan::Arg;
 use super::app::App;
 use super::{for_agent, missing};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
-use rgpu_plan::exec::{Snapshot, WORK_FOLDER};
+use rgpu_plan::exec::{
+    MAX_MOUNT_BYTES, PythonFiles, PythonSearch, PythonStart, Snapshot, WORK_FOLDER,
+};
 use rgpu_plan::tool::{BundleFile, python_program_word};
 use rgpu_run::store::{InputDigest, digest_file};
 
@@ -30,6 +34,25 @@ pub(in crate::cli) struct ProgramFiles {
     pub named: Vec<PathBuf>,
     /// What the user did not say.
     pub assumptions: Vec<String>,
+    /// The program's working folder inside the job's folder; empty: the program needs none.
+    pub cwd: String,
+}
+
+/// A program as it was typed, with what else decides which files it brings.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct TypedProgram<'a> {
+    /// rgpu's command, for hints.
+    pub command: &'a str,
+    /// The program and its arguments.
+    pub words: &'a [String],
+    /// The variables of `--env`.
+    pub env: &'a [(String, String)],
+    /// What is sent besides.
+    pub mounts: &'a Snapshot,
+    /// The most bytes of the files that it brings: that of `--mount-limit`, if it was given.
+    pub limit: Option<u64>,
+    /// Whether it runs on this machine, where its files are.
+    pub is_local: bool,
 }
 
 impl ProgramFiles {
@@ -39,29 +62,23 @@ impl ProgramFiles {
     }
 }
 
-/// The files of a program's words. `mounts` are sent besides; `is_local`: the program runs on this
-/// machine, where its files are. `command` is rgpu's command, for hints.
+/// The files of a program's words.
 ///
 /// # Errors
 /// A relative path that names no file, or a Python file in the place of the program. For an agent: a
 /// file outside of the project.
-pub(in crate::cli) fn program_files(
-    app: &App,
-    command: &str,
-    words: &[String],
-    mounts: &Snapshot,
-    is_local: bool,
-) -> Result<ProgramFiles> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+pub(in crate::cli) fn program_files(app: &App, typed: TypedProgram<'_>) -> Result<ProgramFiles> {
+    let words: Vec<&str> = typed.words.iter().map(String::as_str).collect();
     let mut found = ProgramFiles {
         argv: words.iter().copied().map(Arg::from).collect(),
         ..ProgramFiles::default()
     };
     let Some(program) = words.first() else { return Ok(found) };
     let path_of_program = Some(0).filter(|_| program.contains('/'));
-    for at in path_of_program.into_iter().chain(python_program_word(&words)) {
+    let python_word = python_program_word(&words);
+    for at in path_of_program.into_iter().chain(python_word) {
         let word = words[at];
-        if let Some(place) = place_in_mounts(app, word, mounts) {
+        if let Some(place) = place_in_mounts(app, word, typed.mounts) {
             found.argv[at] = Arg::in_job(place);
             continue;
         }
@@ -69,12 +86,16 @@ pub(in crate::cli) fn program_files(
             continue;
         }
         let local_path = app.cwd.join(word);
-        if !is_local {
+        if !typed.is_local {
             for_agent::check(&app.cwd, word)?;
         }
-        if !local_path.is_file() {
+        let is_python = python_word == Some(at);
+        let is_module = at > 0 && words[at - 1] == "-m";
+        if is_module || !local_path.is_file() {
+            if is_module && is_python {
+                add_python_files(app, &typed, at, PythonStart::Module(word), &mut found)?;
+            }
             // The program starts in a folder of its own, so a relative path leads nowhere there.
-            let is_module = at > 0 && words[at - 1] == "-m";
             if is_module || Path::new(word).is_absolute() {
                 continue;
             }
@@ -82,7 +103,12 @@ pub(in crate::cli) fn program_files(
                 .hint("to run a program of the host, give its absolute path or only its name"));
         }
         found.named.push(local_path.clone());
-        if is_local {
+        if is_python
+            && add_python_files(app, &typed, at, PythonStart::Script(&local_path), &mut found)?
+        {
+            continue;
+        }
+        if typed.is_local {
             found.argv[at] = Arg::text(local_path.display().to_string());
             continue;
         }
@@ -94,8 +120,90 @@ pub(in crate::cli) fn program_files(
             .assumptions
             .push(format!("`{word}` is the file on this machine, which is sent to the host"));
     }
-    check_is_program(app, command, &words)?;
+    check_is_program(app, typed.command, &words)?;
     Ok(found)
+}
+
+/// Adds the files beside a Python program. Returns whether there are any; then the script, the word
+/// at `at`, is placed among them. On this machine the script itself runs where it is.
+fn add_python_files(
+    app: &App,
+    typed: &TypedProgram<'_>,
+    at: usize,
+    start: PythonStart<'_>,
+    found: &mut ProgramFiles,
+) -> Result<bool> {
+    // A mounted working folder is what the user chose to send.
+    if typed.mounts.root.is_some() {
+        return Ok(false);
+    }
+    let typed_variable = |word: &String| Some(word.strip_prefix("PYTHONPATH=")?.to_owned());
+    let python_path = typed.words[..at].iter().rev().find_map(typed_variable);
+    let python_path = python_path.or_else(|| python_path_of(typed.env));
+    let files = python_files(app, start, &python_path.unwrap_or_default(), typed.limit)?;
+    if files.is_empty() {
+        return Ok(false);
+    }
+    let mounted = |path: &str| typed.mounts.files.iter().any(|file| file.path == path);
+    let word = &typed.words[at];
+    if !typed.is_local {
+        found.assumptions.push(sent_beside(word, start, &files));
+    }
+    if let (Some(script), PythonStart::Script(path)) = (files.script, start) {
+        found.argv[at] = if typed.is_local {
+            Arg::text(path.display().to_string())
+        } else {
+            Arg::in_job(script)
+        };
+    }
+    found.named.extend(files.modules);
+    found.files.extend(files.snapshot.files.into_iter().filter(|file| !mounted(&file.path)));
+    found.cwd = WORK_FOLDER.to_owned();
+    Ok(true)
+}
+
+/// The value of `PYTHONPATH` among variables.
+pub(in crate::cli) fn python_path_of(env: &[(String, String)]) -> Option<String> {
+    env.iter().rev().find(|(name, _)| name == "PYTHONPATH").map(|(_, value)| value.clone())
+}
+
+/// The files beside a Python program that starts in the current folder. Tells which of those that it
+/// names are not sent. `limit`: the most bytes, if the user chose it.
+pub(in crate::cli) fn python_files(
+    app: &App,
+    start: PythonStart<'_>,
+    python_path: &str,
+    limit: Option<u64>,
+) -> Result<PythonFiles> {
+    let limit = limit.unwrap_or(MAX_MOUNT_BYTES);
+    let home = std::env::home_dir();
+    let search = PythonSearch { cwd: &app.cwd, python_path, home: home.as_deref(), limit };
+    let files = PythonFiles::find(start, search)?;
+    note_left_out(app, &files.snapshot);
+    Ok(files)
+}
+
+/// What is sent for a Python program, as an assumption.
+pub(in crate::cli) fn sent_beside(
+    word: &str,
+    start: PythonStart<'_>,
+    files: &PythonFiles,
+) -> String {
+    let summary = files.summary();
+    match start {
+        PythonStart::Script(_) => format!("`{word}` and {summary} beside it are sent to the host"),
+        PythonStart::Module(_) => format!("{summary} of `{word}` are sent to the host"),
+    }
+}
+
+/// Tells what of a folder is not sent.
+pub(in crate::cli) fn note_left_out(app: &App, contents: &Snapshot) {
+    for skipped in contents.left_out.iter().take(5) {
+        app.print_note(&format!("not sent: `{}`: {}", skipped.path, skipped.why));
+    }
+    if let Some(more) = contents.left_out.len().checked_sub(5).filter(|n| *n > 0) {
+        app.print_note(&format!("not sent: {more} more like these"));
+    }
 }
 
 /// The place in the job's folder of a file that the mounts contain: by the path that it has in the

@@ -18,6 +18,8 @@ pub mod language;
 mod manifest;
 mod mount;
 mod package;
+mod python_files;
+mod python_source;
 mod snippet;
 
 pub use env_file::read as read_env_file;
@@ -25,6 +27,7 @@ pub use error::ExecError;
 pub use language::{BuildTools, LANGUAGES, Language};
 pub use mount::{MAX_MOUNT_BYTES, Mount, SkippedPath, Snapshot, snapshot};
 pub use package::{Package, PackageFile};
+pub use python_files::{PythonFiles, PythonSearch, PythonStart};
 pub use snippet::{Snippet, SnippetInput};
 
 /// Path of the working folder in the job's folder.

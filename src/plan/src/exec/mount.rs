@@ -7,7 +7,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a folder that the user sends")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -29,8 +29,8 @@ const MAX_MOUNT_FILES: usize = 50_000;
 const MAX_COUNTED_FILES: usize = 500_000;
 
 /// Files up to this size are read into memory, up to [`MAX_BYTES_IN_MEMORY`] together.
-const SMALL_FILE_BYTES: u64 = 1 << 20;
-const MAX_BYTES_IN_MEMORY: u64 = 64 << 20;
+pub(super) const SMALL_FILE_BYTES: u64 = 1 << 20;
+pub(super) const MAX_BYTES_IN_MEMORY: u64 = 64 << 20;
 
 /// A folder or file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,28 +209,7 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
         return Ok(vec![mounted_file(root, mount.to.clone(), &meta)]);
     }
     let folders = EnteredFolders::default();
-    // Rules of the folders above count too, and the filter is not asked about these and the root.
-    if !root.ancestors().all(|folder| folders.may_enter(folder)) {
-        folders.finish().map_err(unreadable)?;
-    }
-    let entered = folders.clone();
-    let mut walk = WalkBuilder::new(root);
-    walk.hidden(false)
-        .ignore(false)
-        .git_ignore(true)
-        .git_exclude(true)
-        .git_global(false)
-        .require_git(false)
-        .parents(true)
-        .follow_links(false)
-        .add_custom_ignore_filename(".rgpuignore")
-        .filter_entry(move |entry| {
-            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            entry.depth() == 0
-                || !is_never_sent(&entry.file_name().to_string_lossy())
-                    && (entry.depth() == 1 || !is_result_of_rgpu(entry.path()))
-                    && (!is_folder || entered.may_enter(entry.path()))
-        });
+    let walk = walk_builder(root, &folders, |_, _| true)?;
     let mut files = Vec::new();
     for entry in walk.build() {
         let Ok(entry) = entry else { continue };
@@ -270,6 +249,86 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
     }
     folders.finish().map_err(unreadable)?;
     Ok(files)
+}
+
+/// The walk of a folder through all that may be sent. `takes`: whether to look at an entry, by its
+/// path and whether it is a folder.
+fn walk_builder(
+    root: &Path,
+    folders: &EnteredFolders,
+    takes: impl Fn(&Path, bool) -> bool + Send + Sync + 'static,
+) -> Result<WalkBuilder, ExecError> {
+    // Rules of the folders above count too, and the filter is not asked about these and the root.
+    if !root.ancestors().all(|folder| folders.may_enter(folder)) {
+        let path = root.to_owned();
+        folders.finish().map_err(|source| ExecError::Unreadable { path, source })?;
+    }
+    let entered = folders.clone();
+    let mut walk = WalkBuilder::new(root);
+    walk.hidden(false)
+        .ignore(false)
+        .git_ignore(true)
+        .git_exclude(true)
+        .git_global(false)
+        .require_git(false)
+        .parents(true)
+        .follow_links(false)
+        .add_custom_ignore_filename(".rgpuignore")
+        .filter_entry(move |entry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            entry.depth() == 0
+                || !is_never_sent(&entry.file_name().to_string_lossy())
+                    && takes(entry.path(), is_folder)
+                    && (entry.depth() == 1 || !is_result_of_rgpu(entry.path()))
+                    && (!is_folder || entered.may_enter(entry.path()))
+        });
+    Ok(walk)
+}
+
+/// The regular files below `root`, which is a folder without links in its path, that may be sent and
+/// are in `wanted`, or are Python files below a folder of `packages`. Paths are relative to `root`;
+/// only folders that lead to a wanted path are looked at, and no link is followed.
+pub(super) fn sendable(
+    root: &Path,
+    wanted: &BTreeSet<PathBuf>,
+    packages: &BTreeSet<PathBuf>,
+) -> Result<BTreeMap<PathBuf, fs::Metadata>, ExecError> {
+    let full = |paths: &BTreeSet<PathBuf>| -> BTreeSet<PathBuf> {
+        paths.iter().map(|path| root.join(path)).collect()
+    };
+    let (wanted, packages) = (full(wanted), full(packages));
+    let leading: BTreeSet<PathBuf> = wanted
+        .iter()
+        .chain(&packages)
+        .flat_map(|path| path.ancestors())
+        .map(PathBuf::from)
+        .collect();
+    let is_taken = move |path: &Path, is_folder: bool| {
+        let in_package = || path.ancestors().any(|folder| packages.contains(folder));
+        if is_folder {
+            leading.contains(path) || in_package()
+        } else {
+            wanted.contains(path)
+                || path.extension().is_some_and(|extension| extension == "py") && in_package()
+        }
+    };
+    let folders = EnteredFolders::default();
+    let mut found = BTreeMap::new();
+    for entry in walk_builder(root, &folders, is_taken)?.build().flatten() {
+        if entry.file_type().is_some_and(|kind| kind.is_file())
+            && let Ok(inner) = entry.path().strip_prefix(root)
+            && inner.to_str().is_some_and(valid_relative_path)
+            && let Ok(metadata) = fs::symlink_metadata(entry.path())
+        {
+            found.insert(inner.to_owned(), metadata);
+        }
+        if found.len() >= MAX_MOUNT_FILES {
+            break;
+        }
+    }
+    let path = root.to_owned();
+    folders.finish().map_err(|source| ExecError::Unreadable { path, source })?;
+    Ok(found)
 }
 
 fn mounted_file(from: &Path, to: String, meta: &fs::Metadata) -> MountedFile {
