@@ -36,6 +36,7 @@ const PAGES: &[Page] = pages! {
     "evidence-programs": "docs/evidence/programs.md",
     "evidence-ranks": "docs/evidence/ranks.md",
     "evidence-remotes": "docs/evidence/remotes.md",
+    "evidence-steps": "docs/evidence/steps.md",
     "evidence-suites": "docs/evidence/suites.md",
     "evidence": "docs/evidence/README.md",
     "exec": "docs/exec.md",

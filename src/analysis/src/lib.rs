@@ -75,7 +75,7 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     found.extend(idle.into_iter().chain(of_ranks).flatten());
     let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
     let of_steps = trace.map(|trace| step_account::add(profile, trace)).unwrap_or_default();
-    step_account::leave_out_told(profile, &mut found);
+    step_account::leave_out_told(profile, &of_steps, &mut found);
     profile.findings.extend(only_set_up);
     profile.findings.extend(of_steps);
     profile.findings.extend(found);
