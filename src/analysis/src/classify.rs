@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::rule::{Conclusion, Confidence, RULES, Rule, VerdictRole};
 use super::threshold::{Limits, Thresholds};
-use super::{datasheet, device};
+use super::{datasheet, device, ncu_estimate};
 use rgpu_model::finding;
 use rgpu_model::{Classification, Finding, Launch, Profile, Verdict};
 
@@ -72,7 +72,11 @@ pub fn classify_with(
 fn verdicts(launch: &Launch, limits: &Limits<'_>) -> Verdicts {
     let mut verdicts: Verdicts = RULES
         .iter()
-        .filter_map(|rule| Some((rule, (rule.apply)(launch, limits)?)))
+        .filter_map(|rule| {
+            let mut conclusion = (rule.apply)(launch, limits)?;
+            conclusion.evidence.extend(ncu_estimate::of(launch, rule.id));
+            Some((rule, conclusion))
+        })
         .filter(|(_, conclusion)| conclusion.score.is_finite())
         .collect();
     verdicts.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.1.score.total_cmp(&a.1.score)));
@@ -267,7 +271,7 @@ mod tests {
         };
         launch.stalls = vec![stall("not_selected", 50.0), stall("long_scoreboard", 40.0)];
         let findings = classify(&launch).1;
-        assert!(findings[0].text.contains("be the data in L1, L2 or DRAM"), "{}", findings[0].text);
+        assert!(findings[0].text.contains("memory (L1, L2 or DRAM)"), "{}", findings[0].text);
     }
 
     #[test]

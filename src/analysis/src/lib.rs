@@ -25,6 +25,7 @@ mod known_kernel;
 pub mod lint;
 pub mod measured_rows;
 mod merge;
+mod ncu_estimate;
 pub mod occupancy;
 mod operator_products;
 mod ranks;

@@ -28,7 +28,10 @@ pub(super) fn gains(launch: &Launch, verdicts: &Verdicts) -> Vec<Gain> {
         GainLimit::Score => Gain::up_to(conclusion.score.min(headroom)),
         GainLimit::Work => Gain::up_to(conclusion.score),
         GainLimit::Relief(left) => match (roofs.gain(&left(launch)), rule.kind) {
-            (gain, VerdictRole::Bound) => unexplained(gain.map_or(headroom, |gain| gain.most)),
+            // Without less work, the busiest unit may still come nearer to its peak.
+            (gain, VerdictRole::Bound) => {
+                unexplained(gain.map_or(headroom, |gain| gain.most.max(headroom)))
+            }
             (gain, _) => gain.unwrap_or(Gain::up_to(conclusion.score)),
         },
         GainLimit::Everything => Gain::up_to(1.0),

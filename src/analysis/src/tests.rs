@@ -116,3 +116,22 @@ fn verdicts_of_the_full_reports_are_these() {
         .collect();
     insta::assert_snapshot!(told.join("\n"));
 }
+
+/// The same transposition with padded rows took 39.2 µs, and nothing else was changed.
+#[test]
+fn the_gain_without_bank_conflicts_is_that_of_the_padded_kernel() {
+    let timed = |name: &str| {
+        let (_, launch) = launches().into_iter().find(|(case, _)| case == name).unwrap();
+        launch
+    };
+    let padded_ns = timed("full-transpose-padded").duration_ns.unwrap();
+    let launch = timed("full-transpose-conflicts");
+    let before_ns = launch.duration_ns.unwrap();
+    let mut profile = rgpu_model::Profile { launches: vec![launch], ..Default::default() };
+    crate::analyze(&mut profile);
+    let told = profile.findings.iter().find(|finding| finding.id == "bank_conflicts").unwrap();
+    let stake = told.stake.as_ref().unwrap();
+    let [low, high] = [stake.low_ns, stake.high_ns].map(|ns| ns.unwrap() as f64);
+    assert!(low < before_ns - padded_ns && before_ns - padded_ns < high, "{low} to {high}");
+    assert_eq!(stake.high_ns, Some(stake.ns));
+}

@@ -9,10 +9,10 @@ const AWAITED: &[(&str, &str)] = &[
     ("gmma", "warpgroup matrix operations"),
     ("imc_miss", "constants that miss the cache of immediate constants"),
     ("lg_throttle", "the queue for local and global memory"),
-    ("long_scoreboard", "global, local or texture memory, be the data in L1, L2 or DRAM"),
+    ("long_scoreboard", "global, local or texture memory (L1, L2 or DRAM)"),
     ("math_pipe_throttle", "a busy arithmetic pipe"),
     ("membar", "memory fences"),
-    ("mio_throttle", "the queue for shared memory, indexed constants and special functions"),
+    ("mio_throttle", "the queue for shared memory and special functions"),
     ("misc", "a rare cause that has no name of its own"),
     ("no_instruction", "instruction fetch"),
     ("short_scoreboard", "shared memory, indexed constants or special functions"),
@@ -46,7 +46,7 @@ mod tests {
         let meaning = stall_meaning("long_scoreboard");
         assert_eq!(
             meaning.as_deref(),
-            Some("waits for global, local or texture memory, be the data in L1, L2 or DRAM")
+            Some("waits for global, local or texture memory (L1, L2 or DRAM)")
         );
         assert!(awaited("selected").is_none() && stall_meaning("selected").is_some());
         assert_eq!(stall_meaning("a_later_name"), None);

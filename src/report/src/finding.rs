@@ -195,6 +195,10 @@ mod tests {
         );
         whole.stake.as_mut().unwrap().of = GainScope::Kernel;
         assert_eq!(text(&whole), "up to 1.55 s, 99.7 % of the GPU time");
+        let mut interval = whole.clone();
+        let stake = interval.stake.as_mut().unwrap();
+        (stake.low_ns, stake.high_ns) = (Some(1_200_000_000), Some(1_550_000_000));
+        assert_eq!(text(&interval), "1.20 s to 1.55 s, 99.7 % of the GPU time");
         let gpu = DeviceTime { span_ns: 1, ..DeviceTime::default() };
         let timeline = Timeline { devices: vec![gpu.clone(), gpu], ..Timeline::default() };
         let two = Profile { timeline: Some(timeline), ..Profile::default() };

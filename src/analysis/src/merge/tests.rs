@@ -433,3 +433,26 @@ fn benchmarks_are_launches_too() {
     let short = profile.findings.iter().find(|f| f.id == "launch_bound").unwrap();
     assert!(short.text.contains(": 18 % of the launches, "), "{}", short.text);
 }
+
+/// Divergent launches: at best the queue to the units is next, at worst a unit at 60 % of its peak.
+#[test]
+fn a_finding_of_several_launches_has_the_sum_of_their_intervals() {
+    let divergent = |us| {
+        launch(
+            "age",
+            us,
+            &[
+                (SM, 89.7),
+                (MEMORY, 2.3),
+                (DRAM, 1.9),
+                ("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed", 89.7),
+                ("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio", 7.32),
+            ],
+        )
+    };
+    let profile = analyzed(vec![divergent(400.0), divergent(600.0)]);
+    let told = profile.findings.iter().find(|finding| finding.id == "divergence").unwrap();
+    let stake = told.stake.as_ref().unwrap();
+    assert_eq!((stake.low_ns, stake.high_ns), (Some(658_019), Some(794_811)));
+    assert_eq!((stake.ns, stake.kind.as_str()), (794_811, "bound"));
+}

@@ -30,11 +30,7 @@ const HINTS: &[(&str, &str)] = &[
     ),
     ("math_pipe_throttle", "mix in other work, or use a faster pipe"),
     ("membar", "fence less often or in a narrower scope"),
-    (
-        "mio_throttle",
-        "issue fewer and wider shared-memory accesses and fewer special functions; keep more in \
-         registers",
-    ),
+    ("mio_throttle", "issue fewer and wider shared-memory accesses; keep more in registers"),
     ("no_instruction", "shrink the loop, or unroll less"),
     (
         "short_scoreboard",
