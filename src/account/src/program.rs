@@ -73,13 +73,6 @@ impl Program<'_> {
             return None;
         }
         let name = self.trace.names.get(name as usize).map_or("", String::as_str);
-        let rows = self.parts.iter().flat_map(|part| &part.rows);
-        let path_ns = rows.filter(|row| row.name == name).map(|row| row.ns).max().unwrap_or(0);
-        let beside = if path_ns < ns / 2 {
-            ", and the host works beside it, so that a faster kernel alone gives back little"
-        } else {
-            ""
-        };
         let times =
             if launches == 1 { "1 launch".to_owned() } else { format!("{launches} launches") };
         Some(Finding {
@@ -87,7 +80,7 @@ impl Program<'_> {
             category: "program".to_owned(),
             text: format!(
                 "nothing repeats, and one kernel takes {} of the GPU's {} in {times}: `{}`; the \
-                 program takes {} from its first launch to the end of its work{beside}",
+                 program takes {} from its first launch to the end of its work",
                 words::time(ns as f64),
                 words::time(gpu_ns as f64),
                 words::short_name(name),
@@ -204,12 +197,6 @@ mod tests {
         assert!(findings[0].text.contains("`price`"), "{}", findings[0].text);
         assert!(findings[0].stake.is_none());
         assert_eq!(findings[0].covers[0].launches, 1);
-        assert!(!findings[0].text.contains("beside"));
-        let hidden = StepScript::new()
-            .kernel("price(double *)", 80_000.0)
-            .host(90_000.0)
-            .kernel("mean(double *)", 30.0);
-        assert!(findings_of(&hidden)[0].text.contains("the host works beside it"));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! is left, at least three fifths.
 
 use super::common::{part, per_step, sum};
-use super::launches::{equal_share, launch_runs};
+use super::launches::{equal_share, gpu_ns, launch_runs};
 use super::{Found, words};
 use crate::edits::Edits;
 use crate::host_calls::{Framework, HostCall};
@@ -45,11 +45,12 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         change: "give each launch more work".to_owned(),
         text: format!(
             "the host's own time between {} launches a step, {} each in the median, holds the GPU \
-             up for {} of a step; the sequence of launches is \
-             not the same in each step",
+             up for {} of a step, in which the GPU works {}; {}",
             words::count(works as usize, view),
             words::time(view.host().median_before_launch_ns() as f64),
             words::time(lost),
+            words::time(gpu_ns(view)),
+            why_no_graph(view),
         ),
         hint: hint.to_owned(),
         least,
@@ -59,6 +60,19 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         decides: None,
         is_bound: false,
     })
+}
+
+/// Why no CUDA graph can hold the launches.
+fn why_no_graph(view: &View<'_>) -> &'static str {
+    let threads = view.host().threads();
+    let launches = |thread: &&Vec<&HostCall>| {
+        thread.iter().filter(|call| call.work.is_some()).count() as f64 >= view.step_count()
+    };
+    if threads.iter().filter(launches).count() > 1 {
+        "several threads launch, and the order of their launches is not the same in each step"
+    } else {
+        "the sequence of launches is not the same in each step"
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! (inputs to copy, checks of the framework). Long pauses of the host stay.
 
 use super::common::per_step;
-use super::launches::{as_graphs, equal_share, launch_runs, path_ns};
+use super::launches::{as_graphs, equal_share, gpu_ns, launch_runs, path_ns};
 use super::{Found, words};
 use crate::host_calls::{Framework, median};
 use crate::view::View;
@@ -53,10 +53,13 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         change: "launch the sequence as a CUDA graph".to_owned(),
         text: format!(
             "{} kernels, copies and fills a step ({} in the median) are launched one by one in \
-             {parts} runs: for {} of a step the GPU waits for the next launch",
+             {parts} runs: for {} of a step the GPU waits for the next launch, and its own work \
+             takes {} of {}",
             words::count(works as usize, view),
             words::time(kernel_ns as f64),
             words::time(lost),
+            words::time(gpu_ns(view)),
+            words::time(view.step_ns()),
         ),
         hint: hint.to_owned(),
         least: as_graphs(view, &runs, 0.2),

@@ -20,6 +20,22 @@ fn host_time_between_launches_that_change_is_found() {
 }
 
 #[test]
+fn launches_of_two_threads_that_mix_are_named() {
+    let steps = (0..6).map(|number| {
+        let mut step = StepScript::new();
+        for launch in 0..30 {
+            // The second thread launches at another place in each step.
+            let is_second = launch == 5 + number;
+            let name = if is_second { "scale(float*)" } else { "void at::native::add<float>(int)" };
+            step = step.on_thread(1 + u64::from(is_second)).host(20.0).kernel(name, 2.0);
+        }
+        step.on_thread(1)
+    });
+    let found = play(&steps.collect::<Vec<_>>()).look(find).unwrap();
+    assert!(found.text.contains("several threads launch"), "{}", found.text);
+}
+
+#[test]
 fn long_kernels_are_silent() {
     assert!(play(&steps(100.0)).look(find).is_none());
 }
