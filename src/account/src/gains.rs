@@ -34,7 +34,7 @@ const TOGETHER: usize = 3;
 const LEAST_OWN_SHARE: f64 = 0.2;
 /// The part of a step that is most of it, and what a finding about it stands for without a gain.
 const MOST_OF_STEP: f64 = 0.5;
-const WEIGHT_WITHOUT_GAIN: f64 = 0.1;
+const WEIGHT_WITHOUT_GAIN: f64 = 0.05;
 /// Kernels that a finding names.
 const MAX_COVERED: usize = 5;
 
@@ -292,7 +292,7 @@ impl<'c> Gain<'c> {
     }
 
     /// What findings are ordered by: the middle of the gain as a part of a step. Where no gain is
-    /// known, but the work takes most of a step, it stands as a tenth.
+    /// known, but the work takes most of a step, it stands as a twentieth.
     fn weight(&self, view: &View<'_>) -> f64 {
         if !self.found.most.is_empty() {
             return self.middle();

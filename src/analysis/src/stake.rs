@@ -95,12 +95,12 @@ pub(super) fn share(part: f64, whole: f64) -> f64 {
 enum FindingRank {
     /// The results are wrong.
     Correctness,
-    /// It is about time; where steps are known, about at least a tenth of one.
+    /// It is about time; where steps are known, about at least a twentieth of one.
     Time,
     /// It names the kernels that take most of a step, without a promise: more to look at than what
-    /// gives back less than a tenth.
+    /// gives back less than a twentieth.
     MostOfStep,
-    /// It is about less than a tenth of a step.
+    /// It is about less than a twentieth of a step.
     SomeTime,
     /// It is about no time, or none is known.
     Timeless,
@@ -114,9 +114,9 @@ enum FindingRank {
 /// time. Their priorities are their places.
 ///
 /// Where steps are known, times compare by what they are of a step, and what is next to nothing of
-/// one comes last. Kernels that take most of a step come before what gives back less than a tenth
-/// of it, also if it is not known what they could give back. Start-up comes after all else if something repeats: steps, or what has at least
-/// `repeating_ns` at stake.
+/// one comes last. Kernels that take most of a step come before what gives back less than a
+/// twentieth of it, also if it is not known what they could give back. Start-up comes after all
+/// else if something repeats: steps, or what has at least `repeating_ns` at stake.
 pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
     let step = profile.account.as_ref().and_then(|account| account.step.as_ref());
     let (steps, step_ns) = step.map_or((0, 0), |step| (step.count, step.median_ns));
@@ -152,7 +152,7 @@ pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
 }
 
 /// The part of a step that a gain must have to come before kernels that take most of the step.
-const LARGE_STEP_SHARE: f64 = 0.1;
+const LARGE_STEP_SHARE: f64 = 0.05;
 
 /// The part of a step that is most of it.
 const MOST_OF_STEP: f64 = 0.5;
@@ -267,10 +267,10 @@ mod tests {
         let step = StepTime { count: 100, median_ns: 10_000_000, ..StepTime::default() };
         let account = Some(Account { step: Some(step), ..Account::default() });
         let findings = vec![
-            gain("some", 900_000),
+            gain("some", 400_000),
             kernel("part", 3_000_000),
             kernel("most", 9_000_000),
-            gain("large", 1_100_000),
+            gain("large", 600_000),
         ];
         let profile = Profile { account, findings, ..Profile::default() };
         assert_eq!(order(profile, 0), ["large", "most", "some", "part"]);

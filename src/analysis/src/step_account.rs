@@ -41,11 +41,7 @@ pub(super) fn add(profile: &mut Profile, trace: &Trace) -> Vec<Finding> {
 
 /// Leaves out what the account of the steps tells better, if there is one. `of_steps` are its
 /// findings.
-pub(super) fn leave_out_told(
-    profile: &Profile,
-    of_steps: &[Finding],
-    findings: &mut Vec<Finding>,
-) {
+pub(super) fn leave_out_told(profile: &Profile, of_steps: &[Finding], findings: &mut Vec<Finding>) {
     let account = profile.account.as_ref();
     if account.is_none_or(|account| account.no_gains.is_some()) {
         return;
