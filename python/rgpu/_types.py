@@ -2152,7 +2152,9 @@ class PotentialGain(Record):
     ns: int
     """Nanoseconds that it could give back, of one step if `of` is `step`. Of a `bound`: at most."""
     low_ns: int | None
-    """The lower end of the interval; absent if none is known, as of a `bound`."""
+    """The lower end of the interval; absent if none is known. Of a `bound`, the next busiest unit
+    of the GPU then runs at 60 % of its peak, at the upper end at its peak.
+    """
     high_ns: int | None
     """The upper end of the interval; absent without one."""
     share: float

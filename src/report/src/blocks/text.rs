@@ -2,7 +2,7 @@
 
 use super::{Block, Field, TableBlock};
 use crate::Style;
-use crate::text::wrap;
+use crate::text::{one_line, wrap};
 use rgpu_model::error::is_line_break;
 
 /// Columns of a field's label.
@@ -24,7 +24,8 @@ impl Writer<'_> {
     fn block(&mut self, block: &Block) {
         match block {
             Block::Title(name, text) => {
-                let title = format!("{}  {text}", self.style.paint("1", name));
+                let (name, text) = (one_line(name), one_line(text));
+                let title = format!("{}  {text}", self.style.paint("1", &name));
                 for (at, part) in lines(&title, self.style.width - 4).enumerate() {
                     self.line(&format!("{}{part}", if at == 0 { "" } else { "    " }));
                 }
@@ -37,7 +38,7 @@ impl Writer<'_> {
             Block::Subheading(text) => self.line(&format!("\n  {text}")),
             Block::Group(_) => self.line(""),
             Block::Field(field) => self.field(field),
-            Block::Item(number, text) => self.hang(&format!("    {number}  "), text),
+            Block::Item(number, text) => self.hang(&format!("    {number}  "), &one_line(text)),
             Block::Detail(bullet, text) => self.hang(&format!("       {bullet}"), text),
             Block::Table(table) => self.table(table),
             Block::Note(indent, text) => self.hang(&" ".repeat(*indent), text),

@@ -241,15 +241,11 @@ fn first_outside(text: &str, name: &str, sources: &SourceTree) -> Option<String>
 }
 
 /// Whether a source could hold `#pragma GCC dependency FILE`, which compares the age of any file:
-/// as it is, or made by `_Pragma`.
+/// as it is, or made by `_Pragma` of words that macros may have joined.
 fn asks_for_age(text: &str) -> bool {
-    let makes_pragmas = text.contains("_Pragma");
-    let mut before = "";
-    words(text).any(|word| {
-        let asks = word == "dependency" && (makes_pragmas || before == "GCC");
-        before = word;
-        asks
-    })
+    let has = |wanted: &str| words(text).any(|word| word == wanted);
+    let has_word = has("dependency");
+    has_word && has("GCC") || has("_Pragma") && (has_word || text.contains("##"))
 }
 
 /// The word that a text ends with.
@@ -443,6 +439,8 @@ mod tests {
             "#define isdefined(x) x\n#if isdefined(__has_include(\"/home/x\"))\n",
             "#if defined(__has_include(\"/home/x\"))\n",
             "#pragma GCC dependency \"/home/x\"\n",
+            "#pragma GCC /*x\n*/ dependency \"/home/x\"\n",
+            "#define P(x) _Pragma(#x)\n#define Q(a,b,c,d) P(a##b c##d \"/x\")\nQ(GC,C,depend,ency)\n",
             "#define DO(x) _Pragma(#x)\n#define D dependency\nDO(GCC D \"/home/x\")\n",
             "#include <cuda/std/version>\n#if _CCCL_HAS_INCLUDE(</home/x>)\n",
             "#include",
