@@ -1,10 +1,10 @@
 //! The unit that a program repeats.
 //!
-//! Ranges of the program mark it where they stand ([`ranges`]). Else the sequence of launches is
-//! compared with itself: the distance at which it repeats is the period ([`period`]). Loops that
+//! Ranges of the program mark it where they stand (`ranges`). Else the sequence of launches is
+//! compared with itself: the distance at which it repeats is the period (`period`). Loops that
 //! repeat with changes (other shapes, other lengths) are cut where something happens once in a
-//! step ([`aligned`]). What was found becomes times, outliers and a window of typical steps
-//! ([`typical`]).
+//! step (`aligned`). What was found becomes times, outliers and a window of typical steps
+//! (`typical`).
 
 mod aligned;
 mod cuts;

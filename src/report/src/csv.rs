@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use super::text::one_line;
 use super::{Document, ReportInput, Style};
 use rgpu_model::timeline::KernelSum;
 use rgpu_model::{Launch, Profile, Region, Value};
@@ -54,9 +53,11 @@ impl CsvBuffer {
 
 /// Escapes a text of the profiled program for spreadsheets.
 fn text(foreign: &str) -> String {
-    // A line break within a cell would begin a line of its own on a terminal.
-    let shown = one_line(foreign);
-    if foreign.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{shown}") } else { shown }
+    if foreign.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("'{foreign}")
+    } else {
+        foreign.to_owned()
+    }
 }
 
 fn number(x: Option<impl ToString>) -> String {
