@@ -69,7 +69,7 @@ fn busiest_process(trace: &Trace) -> Option<Vec<u32>> {
         *ns = ns.saturating_add(work.duration_ns);
         all.push(at);
     }
-    // Work whose call is not listed belongs to the process of its rank that launched the most.
+    // Work whose call is not listed counts as a process of its own within its rank.
     let (_, (_, mut order)) = processes.into_iter().max_by_key(|(_, (ns, _))| *ns)?;
     order.sort_by_key(|at| launched_ns(trace, *at));
     Some(order)

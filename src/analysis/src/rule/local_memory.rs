@@ -36,7 +36,7 @@ const L2_ALL: &str = "lts__t_sectors_srcunit_tex.sum";
 /// 2/π in an array of seven words: each call stores seven times and loads three times.
 const TRIG_STORES: f64 = 7.0;
 const TRIG_LOADS: f64 = 3.0;
-/// Instructions of one such call that one with a small argument does not execute: 130 on sm_90
+/// Instructions of one such call that one with a small argument does not execute: estimated from one recording on sm_90
 /// (CUDA 13.0); other compilers unroll the loop differently.
 const TRIG_INSTRUCTIONS: [f64; 2] = [140.0, 100.0];
 
