@@ -10,7 +10,9 @@ use serde::Serialize;
 use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
-use rgpu_plan::kernel::{CaseSelection, KernelSpec, NO_KERNELS, find};
+use rgpu_plan::kernel::{
+    CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, NO_KERNELS, find,
+};
 use rgpu_report::TextTable;
 use rgpu_run::store::atomic;
 
@@ -33,7 +35,7 @@ pub(super) enum KernelsCommand {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ShowArgs {
-    /// A name, a folder, a kernel.toml, or a .cu or .py file
+    /// A name, a folder, a kernel.toml, or the source of a kernel or program
     pub name: String,
 }
 
@@ -67,6 +69,24 @@ pub(super) struct KernelDetails {
     schema: &'static str,
     #[serde(flatten)]
     kernel: KernelLine,
+    /// What a whole program is made of. Absent for a kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<ProgramDetails>,
+}
+
+/// A whole program in the JSON output: it is built and run as it is.
+#[derive(Serialize, JsonSchema)]
+struct ProgramDetails {
+    /// Its format in words, e.g. `a CUDA C++ program`.
+    format: String,
+    /// The program and its first arguments. Of a program that is built, its first arguments alone.
+    command: Vec<String>,
+    /// Whether it is built on the host.
+    built: bool,
+    /// The names of its own kernels, without template arguments; empty if they are unknown.
+    kernels: Vec<String>,
+    /// What was assumed, in words.
+    assumptions: Vec<String>,
 }
 
 /// A kernel in the JSON output.
@@ -170,10 +190,72 @@ fn relative_to_cwd(app: &App, path: &str) -> String {
 }
 
 fn show(app: &App, name: &str) -> Result<Status> {
-    let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
+    match find::find_source(name, &kernel_folders(app)).map_err(Failure::from)? {
+        Found::Kernel(loaded) => show_kernel(app, &loaded),
+        Found::Program(program) => show_program(app, name, &program),
+    }
+}
+
+fn show_program(app: &App, name: &str, program: &FoundProgram) -> Result<Status> {
+    if app.global.json {
+        app.print_json(&KernelDetails {
+            schema: "rgpu.kernel/1",
+            kernel: KernelLine {
+                name: program.name.clone(),
+                folder: program.path.parent().unwrap_or(Path::new("")).display().to_string(),
+                language: String::new(),
+                entry: String::new(),
+                mode: program.mode.name().to_owned(),
+                cases: Vec::new(),
+                default_case: None,
+                args: Vec::new(),
+                error: None,
+            },
+            program: Some(ProgramDetails {
+                format: program.format.to_owned(),
+                command: program.command.clone(),
+                built: program.build.is_some(),
+                kernels: program.kernels.clone(),
+                assumptions: program.assumptions.clone(),
+            }),
+        })?;
+        return Ok(0);
+    }
+    let path = relative_to_cwd(app, &program.path.display().to_string());
+    app.print(&format!("{}  {} in {path}\n", program.name, program.format));
+    let kernels = if program.kernels.is_empty() {
+        "only a run tells".to_owned()
+    } else {
+        program.kernels.join(", ")
+    };
+    let words = program.command.iter().map(shell_word).collect::<Vec<_>>().join(" ");
+    let command = if program.build.is_some() {
+        format!("built on the host; arguments: `rgpu profile {} -- ARGS`", shell_word(name))
+    } else {
+        format!("`{words}`")
+    };
+    for (what, how) in [
+        ("kernels", kernels.as_str()),
+        ("command", &command),
+        ("mode", program.mode.name()),
+        ("results", "not checked: a program has no reference"),
+    ] {
+        app.print(&format!("  {what:<9} {how}\n"));
+    }
+    for assumption in &program.assumptions {
+        app.print_note(&format!("assumed: {assumption}"));
+    }
+    Ok(0)
+}
+
+fn show_kernel(app: &App, loaded: &FoundKernel) -> Result<Status> {
     let spec = &loaded.spec;
     if app.global.json {
-        app.print_json(&KernelDetails { schema: "rgpu.kernel/1", kernel: KernelLine::new(spec) })?;
+        app.print_json(&KernelDetails {
+            schema: "rgpu.kernel/1",
+            kernel: KernelLine::new(spec),
+            program: None,
+        })?;
         return Ok(0);
     }
     app.print(&format!(

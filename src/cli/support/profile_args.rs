@@ -16,25 +16,20 @@ use rgpu_work::suite::sweep_values;
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct ProfileArgs {
-    /// The kernel, as for --kernel
-    #[arg(value_name = "KERNEL", value_hint = ValueHint::AnyPath, group = "the_kernel", conflicts_with = "program")]
+    /// The kernel, as for --kernel, or the source of a program
+    #[arg(value_name = "KERNEL", value_hint = ValueHint::AnyPath, group = "the_kernel")]
     pub target: Option<String>,
 
     /// The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file
-    #[arg(
-        long,
-        short = 'K',
-        value_name = "NAME|PATH",
-        group = "the_kernel",
-        conflicts_with = "program"
-    )]
+    #[arg(long, short = 'K', value_name = "NAME|PATH", group = "the_kernel")]
     pub kernel: Option<String>,
 
-    /// A program and its arguments, after `--`
+    /// A program and its arguments, after `--`; with KERNEL, the arguments of that program
     #[arg(last = true, value_name = "PROGRAM ARGS", num_args = 1..)]
     pub program: Vec<String>,
 
-    /// What to measure with [default: the kernel's own mode, else ncu]
+    /// What to measure with [default: the kernel's own mode, else ncu; nsys for a program that is
+    /// built from its source, unless flags of ncu are given]
     #[arg(long, short, value_parser = mode_parser())]
     pub mode: Option<ProfileMode>,
 

@@ -13,10 +13,12 @@ use super::program_files::{ProgramFiles, TypedProgram, digest, program_files};
 use super::{mode_flags, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::exec::Snapshot;
-use rgpu_plan::kernel::{CaseSelection, KernelSpec, ProfileMode, find};
+use rgpu_plan::kernel::{
+    CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, ProfileMode, find,
+};
 use rgpu_plan::tool::{
-    GpuSelection, PlanError, ProfileTarget, Program, RankSelection, RegionPattern, Request,
-    ToolOptions, WAITING_KERNELS, check_launcher, python_program_word,
+    GpuSelection, NcuOptions, PlanError, ProfileTarget, Program, RankSelection, RegionPattern,
+    Request, ToolOptions, WAITING_KERNELS, check_launcher, python_program_word,
 };
 use rgpu_run::store::{CaseSizes, InputsRecord};
 
@@ -39,17 +41,32 @@ pub(in crate::cli) struct ProfileCommand {
 /// Resolves the command line.
 pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     match (&args.kernel, args.program.is_empty()) {
-        (Some(name), _) => kernel(app, args, name),
+        (Some(name), _) => match find::find_source(name, &kernel_folders(app))? {
+            Found::Kernel(found) => kernel(app, args, name, found),
+            Found::Program(found) => found_program(app, args, name, found),
+        },
         (None, false) => program(app, args),
         (None, true) => Err(Failure::new(Exit::Usage, "usage", "nothing to profile")
-            .hint("name a kernel: rgpu profile --kernel vecadd")
+            .hint("name a kernel: rgpu profile vecadd")
+            .hint("or the source of a program: rgpu profile app.cu")
             .hint("or a program: rgpu profile -- ./app args")
             .hint("`rgpu kernels list` shows the kernels")),
     }
 }
 
-fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
-    let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
+fn kernel(
+    app: &App,
+    args: &ProfileArgs,
+    name: &str,
+    loaded: FoundKernel,
+) -> Result<ProfileCommand> {
+    if !args.program.is_empty() {
+        let words = args.program.iter().map(shell_word).collect::<Vec<_>>().join(" ");
+        let what = format!("`{name}` is a kernel, which takes no arguments after `--`");
+        return Err(Failure::new(Exit::Usage, "usage", what)
+            .hint("`--problem-sizes` chooses its sizes")
+            .hint(format!("the program alone: rgpu profile -- {words}")));
+    }
     let spec = loaded.spec;
     let mode = args.mode.or(spec.mode).unwrap_or(ProfileMode::Ncu);
     let cases =
@@ -77,6 +94,67 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     })
 }
 
+/// Resolves a whole program that was found under a name or path. What follows `--` are its further
+/// arguments.
+fn found_program(
+    app: &App,
+    args: &ProfileArgs,
+    name: &str,
+    found: FoundProgram,
+) -> Result<ProfileCommand> {
+    let has_ncu_flags = args.tools.ncu != NcuOptions::default();
+    let default_mode = if has_ncu_flags { ProfileMode::Ncu } else { found.mode };
+    let mode = args.mode.unwrap_or(default_mode);
+    let mut args = args.clone();
+    args.kernel = None;
+    args.mode = Some(mode);
+    let mut assumptions = found.assumptions.clone();
+    if mode.collects_counters()
+        && let Some(filter) = own_kernels(&args.tools.ncu, &found.kernels)
+    {
+        args.tools.ncu.kernel_name = vec![filter];
+        assumptions.push(format!(
+            "only the program's own kernels are profiled: `{}`; `--kernel-name` chooses others",
+            found.kernels.join("`, `")
+        ));
+    }
+    let mut profile_command = if let Some(program) = found.built(&args.program) {
+        let mut inputs = inputs_of_program(args.seed);
+        inputs.files = vec![digest(&found.path)?];
+        args.program = program_words(name, &args.program);
+        program_profile(app, &args, mode, program, inputs)?
+    } else {
+        args.program = found.command.iter().chain(&args.program).cloned().collect();
+        program(app, &args)?
+    };
+    profile_command.request.named = shell_word(name);
+    profile_command.assumptions.splice(0..0, assumptions);
+    Ok(profile_command)
+}
+
+/// A program's words where the program is known by the path of its source.
+fn program_words(name: &str, arguments: &[String]) -> Vec<String> {
+    std::iter::once(name.to_owned()).chain(arguments.iter().cloned()).collect()
+}
+
+/// The value of `--kernel-name` that selects a program's own kernels. `None`: the user has chosen,
+/// or they are unknown.
+fn own_kernels(options: &NcuOptions, kernels: &[String]) -> Option<String> {
+    let is_chosen = !options.kernel_name.is_empty()
+        || !options.kernel_exclude.is_empty()
+        || options.kernel_name_base.is_some();
+    match kernels {
+        _ if is_chosen => None,
+        [] => None,
+        [only] => Some(only.clone()),
+        several => Some(format!("regex:^({})$", several.join("|"))),
+    }
+}
+
+fn inputs_of_program(seed: u64) -> InputsRecord {
+    InputsRecord { schema: "rgpu.inputs/1".to_owned(), seed, cases: Vec::new(), files: Vec::new() }
+}
+
 /// Resolves a program and the files of this machine that it names.
 fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let mode = args.mode.unwrap_or(ProfileMode::Ncu);
@@ -93,12 +171,7 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     };
     let found = program_files(app, typed)?;
     needs_no_kernel(mode)?;
-    let inputs = InputsRecord {
-        schema: "rgpu.inputs/1".to_owned(),
-        seed: args.seed,
-        cases: Vec::new(),
-        files: found.digests()?,
-    };
+    let inputs = InputsRecord { files: found.digests()?, ..inputs_of_program(args.seed) };
     // `python3` or `torchrun` would be the same title for every program.
     let words: Vec<&str> = args.program.iter().map(String::as_str).collect();
     let named = python_program_word(&words).unwrap_or_default();

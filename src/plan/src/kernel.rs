@@ -21,6 +21,7 @@ mod python;
 mod read;
 pub mod sizes;
 mod source;
+pub mod sources;
 mod spec;
 
 pub use architecture::{
@@ -40,6 +41,7 @@ pub use python::{Import, imports};
 pub use read::read;
 pub use sizes::CaseSelection;
 pub use source::{SourceTree, example_instances, is_private};
+pub use sources::{Found, FoundProgram, KERNEL_SOURCES, KernelSource};
 pub use spec::{
     ArgSpec, DeclaredWork, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, ModelSpec,
     NamedCase, PythonFunction, ReferenceSpec, ScalarValue, Sizes,

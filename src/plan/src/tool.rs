@@ -37,8 +37,8 @@ pub use plan::pair::{PAIR, PairDraft, SIDES, TIME_REPORTS, pair as plan_pair, si
 pub use plan::{
     arch::*, build::*, compile_cache::*, draft::*, dsl::*, dsl_layouts::*, facts::*, filter::*,
     gpu_selection::*, hang::*, harness::*, host_tool::*, ladder::*, launcher::*, options::*,
-    pattern::*, price::*, provider_rungs::*, python_env::*, rank_selection::*, reason::*,
-    region::*, request::*, rungs::*, sections::*, wheels::*,
+    pattern::*, price::*, program_build::*, provider_rungs::*, python_env::*, rank_selection::*,
+    reason::*, region::*, request::*, rungs::*, sections::*, wheels::*,
 };
 pub use plan::{check, check_launcher, plan};
 

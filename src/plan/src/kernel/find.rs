@@ -7,8 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::sources::{self, Found};
 use super::{KernelError, KernelSpec, LANGUAGES, Language, read};
 use rgpu_model::agent_files;
+use rgpu_model::error::shell_word;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 
 /// The folders in which kernels are searched by name, in this order: `<project>/kernels`, each of
@@ -60,32 +62,65 @@ pub struct ListedKernel {
     pub spec: Result<KernelSpec, KernelError>,
 }
 
-/// Finds the kernel `name_or_path`: a name, a kernel's folder, a kernel.toml, or a bare source.
+/// Finds the kernel `name_or_path`: a name, a kernel's folder, a kernel.toml, a path in one of
+/// [`sources::KERNEL_SOURCES`], or a bare source.
+///
+/// # Errors
+/// As [`find_source`]; [`KernelError::NotInferred`] if it is a whole program.
 pub fn find(
     name_or_path: &str,
     kernel_folders: &KernelFolders,
 ) -> Result<FoundKernel, KernelError> {
+    match find_source(name_or_path, kernel_folders)? {
+        Found::Kernel(kernel) => Ok(kernel),
+        Found::Program(program) => Err(KernelError::NotInferred {
+            problem: format!("it is {}", program.format),
+            instead: Some(format!(
+                "`rgpu profile {}` builds, runs and profiles it as it is",
+                shell_word(program.path.display())
+            )),
+            file: program.path,
+        }),
+    }
+}
+
+/// Finds a kernel as [`find`] does, or a whole program.
+///
+/// # Errors
+/// [`KernelError`] if there is nothing of this name, or it cannot be read or understood.
+pub fn find_source(
+    name_or_path: &str,
+    kernel_folders: &KernelFolders,
+) -> Result<Found, KernelError> {
     let path = Path::new(name_or_path);
     let looks_like_path = name_or_path.contains('/') || path.extension().is_some();
     if !looks_like_path {
         for folder in kernel_folders.folders() {
             let file = folder.join(name_or_path).join("kernel.toml");
             if is_present(&file) {
-                return load_toml(&file);
+                return load_toml(&file).map(Found::Kernel);
             }
         }
     }
     if is_present(&path.join("kernel.toml")) {
-        return load_toml(&path.join("kernel.toml"));
+        return load_toml(&path.join("kernel.toml")).map(Found::Kernel);
     }
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("toml") => return load_toml(path),
-        Some(extension) => {
-            if let Some(language) = language_of(extension) {
-                return load_source(language, path);
-            }
-        }
-        None => {}
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if extension == Some("toml") {
+        return load_toml(path).map(Found::Kernel);
+    }
+    if let Some(kernel) = kernel_beside(path) {
+        return Ok(Found::Kernel(kernel));
+    }
+    if is_present(path)
+        && let Some(found) = sources::read(path)
+    {
+        return found;
+    }
+    if let Some(language) = extension.and_then(language_of) {
+        let text = read_source(path)?;
+        let (spec, assumptions) = language.infer(path, &text)?;
+        return Ok(Found::Kernel(FoundKernel { spec, assumptions }));
     }
     if path.is_dir() {
         return Err(KernelError::NotInferred {
@@ -191,16 +226,9 @@ fn read_source(file: &Path) -> Result<String, KernelError> {
     text.map_err(KernelError::unreadable(file, None))
 }
 
-/// Loads a bare source. If a kernel.toml in the same folder names it, that kernel is loaded.
-fn load_source(language: &dyn Language, file: &Path) -> Result<FoundKernel, KernelError> {
-    let text = read_source(file)?;
+/// The kernel of a kernel.toml in the same folder that names this source.
+fn kernel_beside(file: &Path) -> Option<FoundKernel> {
     let beside = file.parent().unwrap_or(Path::new("")).join("kernel.toml");
-    if beside.is_file()
-        && let Ok(loaded) = load_toml(&beside)
-        && loaded.spec.source.file_name() == file.file_name()
-    {
-        return Ok(loaded);
-    }
-    let (spec, assumptions) = language.infer(file, &text)?;
-    Ok(FoundKernel { spec, assumptions })
+    let loaded = if beside.is_file() { load_toml(&beside).ok()? } else { return None };
+    (loaded.spec.source.file_name() == file.file_name()).then_some(loaded)
 }

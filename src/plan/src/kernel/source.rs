@@ -146,7 +146,7 @@ pub fn is_private(path: &Path) -> bool {
 }
 
 /// The paths of `#include "…"` lines.
-fn includes(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn includes(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
         let (name, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
@@ -155,7 +155,7 @@ fn includes(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// `path` without `.` and without each `..` that follows a name; links are not resolved.
-fn normalize_lexically(path: &Path) -> PathBuf {
+pub(super) fn normalize_lexically(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for part in path.components() {
         match part {
@@ -171,7 +171,7 @@ fn normalize_lexically(path: &Path) -> PathBuf {
     cleaned
 }
 
-fn common_folder(paths: &[PathBuf]) -> PathBuf {
+pub(super) fn common_folder(paths: &[PathBuf]) -> PathBuf {
     let mut folders = paths.iter().map(|path| path.parent().unwrap_or(Path::new("")).to_owned());
     let first = folders.next().unwrap_or_default();
     folders.fold(first, |common, folder| {

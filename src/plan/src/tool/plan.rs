@@ -42,6 +42,7 @@ pub(crate) mod pair;
 pub(crate) mod pattern;
 mod planner;
 pub(crate) mod price;
+pub(crate) mod program_build;
 pub(crate) mod provider_rungs;
 pub(crate) mod python_env;
 pub(crate) mod rank_selection;
@@ -104,7 +105,15 @@ pub fn plan(
     if slurm::is_login_node(facts) {
         return Err(PlanError::LoginNode { remote: facts.remote.clone() });
     }
-    let gpu = arch::chosen_gpu(request, facts)?.is_some();
+    let chosen = arch::chosen_gpu(request, facts)?;
+    if let ProfileTarget::Program(program) = &request.target
+        && program.build.is_some()
+    {
+        let program = program_build::with_build_steps(program, request, facts, chosen)?;
+        let target = ProfileTarget::Program(program);
+        return plan(&Request { target, ..request.clone() }, facts, binaries, job);
+    }
+    let gpu = chosen.is_some();
     let mut draft = match &request.target {
         ProfileTarget::Program(program) => {
             let name = program.name.clone();

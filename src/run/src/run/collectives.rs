@@ -169,7 +169,7 @@ fn exec_request(
             files: vec![BundleFile::text(PROGRAM_PATH, PROGRAM)],
             env: BTreeMap::new(),
             cwd: WORK_FOLDER.to_owned(),
-            prepare: Vec::new(),
+            ..Program::default()
         },
         timeout: TIMEOUT,
         pull: pull.to_vec(),

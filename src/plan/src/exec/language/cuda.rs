@@ -1,16 +1,15 @@
 //! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host. An unchanged text is not
 //! compiled again. NVRTC compiles no `main`; kernels without one are for `rgpu build`.
 
-use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
+use rgpu_protocol::HostFacts;
+use rgpu_protocol::plan::Arg;
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
-use crate::tool::{BundleFile, Program, WheelNvcc, compile_once, compiler_rows, lacks_for_wheels};
-use rgpu_model::RungId;
+use crate::tool::{
+    BuildSteps, BundleFile, NvccBuild, NvccStep, PROGRAM_PATH, Program, lacks_for_wheels, native,
+};
 use rgpu_model::error::shell_word;
-
-/// Path of the compiled program in the job's folder.
-const PROGRAM_PATH: &str = "build/program";
 
 pub(super) struct Cuda;
 
@@ -44,97 +43,59 @@ impl Language for Cuda {
                 file: snippet.typed_argument(),
             });
         }
-        let facts = tools.facts;
-        let has = |tool| facts.is_some_and(|facts| facts.tool(tool).is_some());
-        let nvcc = facts.and_then(|facts| facts.tool("nvcc")).map(|nvcc| nvcc.path.as_str());
-        let wheels = (nvcc.is_none() && has("c++") && tools.may_fetch_nvcc).then(WheelNvcc::new);
-        let (rung, mut argv) = match (nvcc, &wheels) {
-            (Some(nvcc), _) => (RungId::BuildNvcc, vec![Arg::text(nvcc)]),
-            (None, Some(wheels)) => (RungId::BuildWheels, wheels.argv.clone()),
-            (None, None) => {
-                let remote = facts.map_or("NAME", |facts| &facts.remote);
-                let is_here = remote == "local";
-                let compiled_here =
-                    if is_here { String::new() } else { compile_here_hint(snippet, remote) };
-                return Err(ExecError::NoCompiler {
-                    problem: format!("the host has no nvcc to compile `{}`", snippet.name),
-                    hint: {
-                        let lacks = facts.map(lacks_for_wheels).unwrap_or_default().join(" and ");
-                        let first = if lacks.is_empty() {
-                            String::new()
-                        } else {
-                            format!("install {lacks} there, then ")
-                        };
-                        format!(
-                            "a program with a `main` needs nvcc: {first}`rgpu build --kernel vecadd --remote {remote} --yes` allows rgpu to fetch it there, and this command then does; or install the CUDA toolkit, or name its `bin` in the remote's `path`{compiled_here}"
-                        )
-                    },
-                });
-            }
-        };
-        let mut flags = vec!["-O3".to_owned(), "-std=c++17".into(), "-lineinfo".into()];
-        if let Some(gpu) = facts.and_then(|f| f.gpus.first()) {
-            // The suffix enables features that only this generation of GPUs has.
-            let suffix = if gpu.sm >= 90 { "a" } else { "" };
-            flags.push(format!("-arch=sm_{}{suffix}", gpu.sm));
-        }
         let mounted = snippet.absolute_path.as_ref().and_then(|path| tools.mounts.place_of(path));
         let path = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
-        // nvcc would go by the file extension otherwise.
-        argv.extend(["-x", "cu"].map(Arg::from));
-        argv.extend(flags.into_iter().map(Arg::from));
-        argv.extend([
-            Arg::text("-I"),
-            Arg::in_job(WORK_FOLDER),
-            Arg::text("-o"),
-            Arg::in_job(PROGRAM_PATH),
-        ]);
-        argv.push(Arg::text(name));
-        let files = vec![BundleFile::text(path.clone(), snippet.source.clone())];
-        // A mount may contain headers that the file includes, so the program is then compiled each
-        // time.
-        let inputs = tools.mounts.files.is_empty().then_some([snippet.source.as_slice()]);
-        let (argv, helper) =
-            compile_once(argv, PROGRAM_PATH, inputs.as_ref().map(|i| i.as_slice()));
-        let step = Step {
-            id: "build".to_owned(),
-            title: format!("compile {}", snippet.name),
-            gpu: false,
-            needs: Vec::new(),
-            on_failure: OnFailure::Stop,
-            timeout_s: tools.timeout_s,
-            max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
-            stdin: Default::default(),
-            rungs: vec![Rung {
-                id: rung.to_string(),
-                needs: Vec::new(),
-                argv,
-                env: Default::default(),
-                cwd: folder.to_owned(),
-                success: Success { files: vec![PROGRAM_PATH.to_owned()], ..Success::default() },
-                diagnosis: compiler_rows(),
-                artifacts: Vec::new(),
-                loses: String::new(),
-                stop: None,
-                hang: None,
-            }],
+        let nvcc = NvccBuild {
+            source: path.clone(),
+            flags: Vec::new(),
+            // A mount may contain headers that the file includes, so the program is then compiled
+            // each time.
+            inputs: tools
+                .mounts
+                .files
+                .is_empty()
+                .then(|| rgpu_protocol::Digest::sha256(&snippet.source).as_str().to_owned()),
         };
-        let (fetch, wheel_files) = wheels.map(|nvcc| (nvcc.step, nvcc.files)).unzip();
+        let Some(facts) = tools.facts else { return Err(no_compiler(snippet, None)) };
+        let step = NvccStep {
+            title: format!("compile {}", snippet.name),
+            facts,
+            // The suffix enables features that only this generation of GPUs has.
+            arch: facts.gpus.first().map(|gpu| native(gpu.sm)),
+            may_fetch: tools.may_fetch_nvcc,
+            timeout_s: tools.timeout_s,
+        };
+        let Some(BuildSteps { steps, files }) = nvcc.steps(&step) else {
+            return Err(no_compiler(snippet, Some(facts)));
+        };
         let mut argv = vec![Arg::in_job(PROGRAM_PATH)];
         argv.extend(tools.args.iter().cloned().map(Arg::from));
         Ok(Program {
             name: snippet.name.clone(),
             argv,
-            files: files
-                .into_iter()
-                .chain(helper)
-                .chain(wheel_files.into_iter().flatten())
+            files: std::iter::once(BundleFile::text(path, snippet.source.clone()))
+                .chain(files)
                 .collect(),
             cwd: WORK_FOLDER.to_owned(),
-            prepare: fetch.into_iter().chain([step]).collect(),
+            prepare: steps,
             ..Program::default()
         })
+    }
+}
+
+/// The error that a host cannot compile a program.
+fn no_compiler(snippet: &Snippet, facts: Option<&HostFacts>) -> ExecError {
+    let remote = facts.map_or("NAME", |facts| &facts.remote);
+    let is_here = remote == "local";
+    let compiled_here = if is_here { String::new() } else { compile_here_hint(snippet, remote) };
+    let lacks = facts.map(lacks_for_wheels).unwrap_or_default().join(" and ");
+    let first =
+        if lacks.is_empty() { String::new() } else { format!("install {lacks} there, then ") };
+    ExecError::NoCompiler {
+        problem: format!("the host has no nvcc to compile `{}`", snippet.name),
+        hint: format!(
+            "a program with a `main` needs nvcc: {first}`rgpu build --kernel vecadd --remote {remote} --yes` allows rgpu to fetch it there, and this command then does; or install the CUDA toolkit, or name its `bin` in the remote's `path`{compiled_here}"
+        ),
     }
 }
 

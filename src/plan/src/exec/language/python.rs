@@ -80,6 +80,7 @@ impl Language for Python {
             env,
             cwd: WORK_FOLDER.to_owned(),
             prepare,
+            build: None,
         })
     }
 }

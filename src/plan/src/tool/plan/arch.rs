@@ -76,7 +76,7 @@ pub(super) fn chosen_gpu<'a>(
 
 /// The architecture of a GPU. From 9.0 on it is the specific one (`a`): only that has wgmma, TMA
 /// multicast and the like.
-fn native(sm: u32) -> String {
+pub(crate) fn native(sm: u32) -> String {
     match sm {
         90.. => format!("sm_{sm}a"),
         _ => format!("sm_{sm}"),

@@ -11,6 +11,7 @@ use super::draft::BundleFile;
 use super::gpu_selection::GpuSelection;
 use super::options::{DeepOptions, NcuOptions, NsysOptions, SanitizerOptions, Window};
 use super::pattern::RegionPattern;
+use super::program_build::ProgramBuild;
 use super::rank_selection::RankSelection;
 use super::region::RecordedRegion;
 use crate::kernel::{KernelSpec, ProfileMode, SourceTree};
@@ -267,6 +268,9 @@ pub struct Program {
     pub cwd: String,
     /// Steps before it, which compile it or make its Python environment.
     pub prepare: Vec<Step>,
+    /// How it is built on the host, which adds to `prepare`. Its first word is then the file that
+    /// is built.
+    pub build: Option<ProgramBuild>,
 }
 
 /// Our own binaries for the host's architecture, on this machine.
