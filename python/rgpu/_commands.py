@@ -30,6 +30,7 @@ def profile(
     cuda_graph: Literal["auto", "always", "never"] | None = None,
     detach: bool = False,
     dry_run: bool = False,
+    env: Pairs | None = None,
     events: Path | None = None,
     for_: str | None = None,
     full_names: bool = False,
@@ -48,6 +49,8 @@ def profile(
     log_limit: int | str | None = None,
     metrics: str | Sequence[str] | None = None,
     mode: Literal["ncu", "nsys", "sanitizer", "bench", "nvtx", "verify", "deep", "torch"] | None = None,
+    mount: Path | Sequence[Path] | None = None,
+    mount_limit: int | str | None = None,
     ncu_args: str | None = None,
     nodes: int | None = None,
     note: str | None = None,
@@ -57,6 +60,7 @@ def profile(
     plot: str | Sequence[str] | None = None,
     preset: str | None = None,
     problem_sizes: str | Sequence[str] | None = None,
+    pull: str | Sequence[str] | None = None,
     queue_timeout: Time | None = None,
     ranks: str | None = None,
     regions: str | Sequence[str] | None = None,
@@ -98,6 +102,7 @@ def profile(
     cuda_graph: Time calls inside a CUDA graph too [default: auto]
     detach: Submit the job and exit; `rgpu runs attach` fetches the results
     dry_run: Print the plan, the harness and the exact tool commands; touch nothing
+    env: Set an environment variable for the program
     events: Write the run's events as JSON lines
     for_: Measure for this time, then stop the program and its children as Ctrl-C does; `range`: to
         the end of the range of --capture-range
@@ -120,6 +125,9 @@ def profile(
     log_limit: Most output to keep of each stream, e.g. 100MB
     metrics: Metrics, separated by commas
     mode: What to measure with [default: the kernel's own mode, else ncu]
+    mount: Send a folder or file too; the first folder becomes the working folder and contains the
+        others
+    mount_limit: Most bytes in all mounts together, e.g. 2GB [default: 268MB]
     ncu_args: More arguments for ncu, as one string
     nodes: On a cluster of Slurm, start a program once on each of this many nodes: one profile of
         all its ranks, with nsys [default: 1]
@@ -135,6 +143,7 @@ def profile(
     problem_sizes: Sizes: the name of a case of kernel.toml, `all` of these, or values in the
         kernel's order or as `n=…`, with `;` between groups (or between cases, if the kernel has no
         groups) and `|` between cases
+    pull: Fetch new and changed files that match, e.g. 'out/**'; relative to the working folder
     queue_timeout: How long to wait for the GPU
     ranks: The ranks to profile: ncu and deep one of them, sanitizer all by default; nsys records
         all in one report, or one alone. The program is started by torchrun, accelerate, mpirun or

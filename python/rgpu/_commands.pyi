@@ -30,6 +30,8 @@ class ProfileOptions(TypedDict, total=False):
     """How ncu controls the GPU clocks."""
     cuda_graph: Literal["auto", "always", "never"] | None
     """Time calls inside a CUDA graph too [default: auto]"""
+    env: Pairs | None
+    """Set an environment variable for the program."""
     events: Path | None
     """Write the run's events as JSON lines."""
     for_: str | None
@@ -73,6 +75,12 @@ class ProfileOptions(TypedDict, total=False):
     """Metrics, separated by commas."""
     mode: Literal["ncu", "nsys", "sanitizer", "bench", "nvtx", "verify", "deep", "torch"] | None
     """What to measure with [default: the kernel's own mode, else ncu]"""
+    mount: Path | Sequence[Path] | None
+    """Send a folder or file too; the first folder becomes the working folder and contains the
+    others.
+    """
+    mount_limit: int | str | None
+    """Most bytes in all mounts together, e.g. 2GB [default: 268MB]"""
     ncu_args: str | None
     """More arguments for ncu, as one string."""
     nodes: int | None
@@ -102,6 +110,8 @@ class ProfileOptions(TypedDict, total=False):
     as `n=…`, with `;` between groups (or between cases, if the kernel has no groups) and `|`
     between cases.
     """
+    pull: str | Sequence[str] | None
+    """Fetch new and changed files that match, e.g. 'out/**'; relative to the working folder."""
     queue_timeout: Time | None
     """How long to wait for the GPU."""
     ranks: str | None

@@ -10,10 +10,12 @@ mod pull_check;
 mod source;
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::time::{Duration, Instant};
 
+use rgpu_model::regular_file;
 use rgpu_protocol::HostFacts;
+use rgpu_protocol::event::Stream;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -25,6 +27,7 @@ use super::support::exec_status::{show_own_failure, status_of_failure};
 use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::FollowedRun;
 use super::support::mode_flags::refuse_mode_flags;
+use super::support::not_sent;
 use super::support::profile_request;
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions, RemoteSession};
@@ -41,6 +44,9 @@ use rgpu_run::run::{
 };
 use rgpu_run::store::{InputsRecord, RunFolder, RunRecord};
 use source::{ExecSource, is_shell_line, shell_hint};
+
+/// How many bytes of a failed program's last output are searched for the reason.
+const LAST_PRINTED_BYTES: u64 = 16 << 10;
 
 /// The default time limit of a program.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -201,9 +207,9 @@ fn wait_for_initial_files(initial_write: std::thread::JoinHandle<Result<()>>) ->
 
 /// Whether a flag was given that only makes sense if a program runs.
 fn needs_program(args: &ExecArgs) -> bool {
-    let moves_files = !args.pull.is_empty() || !args.mount.is_empty();
+    let moves_files = !args.files.pull.is_empty() || !args.files.mount.is_empty();
     let limits = args.tools.window.hang_s.is_some();
-    let sets_env = !args.env.is_empty() || !args.env_file.is_empty() || args.gpus.is_some();
+    let sets_env = !args.files.env.is_empty() || !args.env_file.is_empty() || args.gpus.is_some();
     moves_files || sets_env || limits || args.tty || args.run.dry_run || !args.command.is_empty()
 }
 
@@ -249,7 +255,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
     let request = ExecRequest {
         program: compile::dry(args, source, &facts, wants_nvcc(app, &spec))?,
-        env: args.env.iter().cloned().collect(),
+        env: args.files.env.iter().cloned().collect(),
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
         hang_s: args.tools.window.hang_s,
@@ -265,7 +271,11 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     if app.global.json {
         app.print_json(&plan)?
     } else {
-        app.print(&bundle::commands(&plan))
+        app.print(&bundle::commands(&plan));
+        let files = source.mounts.files.iter().chain(&source.command_files.files);
+        for file in files {
+            app.print(&format!("# rgpu sends {}\n", file.path));
+        }
     }
     Ok(0)
 }
@@ -288,7 +298,7 @@ async fn run_on_host(
             request(args, source, facts, program, terminal.as_ref())
         }),
         needs_facts: source.needs_facts(args),
-        pull: &args.pull,
+        pull: &args.files.pull,
         copies: pull::copies(app, args),
     };
     let (run_session, mut context) = run.session_and_context(app, session);
@@ -305,7 +315,7 @@ fn request(
     program: Program,
     terminal: Option<&RawTerminal>,
 ) -> Result<ExecRequest> {
-    let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
+    let mut env: BTreeMap<String, String> = args.files.env.iter().cloned().collect();
     if let (true, Ok(name)) = (args.tty, std::env::var("TERM")) {
         env.entry("TERM".to_owned()).or_insert(name);
     }
@@ -317,7 +327,7 @@ fn request(
         hang_s: args.tools.window.hang_s,
         stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
         log_bytes: args.run.log_limit,
-        pull: args.pull.clone(),
+        pull: args.files.pull.clone(),
         gpu: compile::gpus(args, facts)?,
         queue_timeout: args.run.queue_timeout,
         facts_digest: facts.map(HostFacts::key),
@@ -365,7 +375,7 @@ fn profile_program(
         Ok((facts?, built))
     })?;
     let mut program = compile::program(args, source, Some(&facts), built, wants_nvcc(app, &spec))?;
-    program.env.extend(args.env.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
+    program.env.extend(args.files.env.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
     refuse_with_a_mode(args)?;
     let inputs = InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
@@ -387,7 +397,7 @@ fn profile_program(
 fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
     let flags = [
         ("--env-file", !args.env_file.is_empty()),
-        ("--pull", !args.pull.is_empty()),
+        ("--pull", !args.files.pull.is_empty()),
         ("--gpus 0", args.gpus == Some(GpuSelection::Number(0))),
         ("--tty", args.tty),
     ];
@@ -420,7 +430,7 @@ pub(super) fn attach(app: &App, args: &ExecArgs, mut run: FollowedRun) -> Result
     let output_options =
         OutputOptions { live, events, accept_new: false, run: &id, row: None, host };
     let copies = pull::copies(app, args);
-    let exec_run = ExecRun { program: None, needs_facts: false, pull: &args.pull, copies };
+    let exec_run = ExecRun { program: None, needs_facts: false, pull: &args.files.pull, copies };
     let outcome = app.block_on(async {
         let session = session::open(app, spec, output_options).await?;
         run.run_connected(session, reported_status, async |session, run| {
@@ -519,11 +529,11 @@ fn finish(
     if has_ended
         && outcome.as_ref().err().is_none_or(may_have_output)
         && pulled.is_empty()
-        && !args.pull.is_empty()
+        && !args.files.pull.is_empty()
     {
         app.print_note(&format!(
             "warning: nothing was pulled: no new or changed file matches `{}`",
-            args.pull.join("` or `")
+            args.files.pull.join("` or `")
         ));
     }
     let end = match outcome {
@@ -566,9 +576,28 @@ fn finish(
         ProgramExit::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {
             app.print_note(&format!("error: `{name}` was ended by {}", signal(n)));
         }
+        ProgramExit::Exit(status) if status != 0 => {
+            let printed = last_printed(folder).unwrap_or_default();
+            let script = args.file.as_deref();
+            let mounts = &args.files.mount;
+            if let Some(hint) = not_sent::hint(app, &printed, &args.command, script, mounts) {
+                app.print_note(&format!("help: {hint}"));
+            }
+        }
         ProgramExit::Signal(_) | ProgramExit::Exit(_) => {}
     }
     Ok(end.status())
+}
+
+/// The end of what the program printed on stderr.
+fn last_printed(folder: &RunFolder) -> std::io::Result<String> {
+    let path = folder.path().join(RunFolder::log_name("exec", Stream::Stderr));
+    let mut file = regular_file::open(&path)?;
+    let end = file.metadata()?.len();
+    file.seek(SeekFrom::Start(end.saturating_sub(LAST_PRINTED_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(LAST_PRINTED_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// This process's standard input, read on a separate thread: a blocked read must not keep the

@@ -9,12 +9,12 @@ pub(super) use preset::expand as expand_preset;
 use super::support::app::{App, Status, show_failure};
 use super::support::fetch_consent::allow_agreed_nvcc;
 use super::support::followed_run::{FollowedRun, NewRun};
-use super::support::nvdisasm;
 use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
 use super::support::session::{self, OutputOptions};
+use super::support::{not_sent, nvdisasm};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool::{self, GpuSelection};
 use rgpu_remote::HostRequest;
@@ -149,6 +149,7 @@ fn finish(
     outcome: Result<ProfileOutcome>,
 ) -> Result<Status> {
     let at_least = args.run.at_least.as_ref();
+    let outcome = with_unsent_files(app, args, outcome);
     let FinishedRun { profile, failure, program_failure, status } =
         write_result(app, at_least, args.unmeasured, &mut run, outcome)?;
     if run.record.state == RunState::Detached {
@@ -173,6 +174,29 @@ fn finish(
     match failure {
         Some(failure) if was_shown => Err(without_shown_traceback(failure)),
         failure => failure.map_or(Ok(status), Err),
+    }
+}
+
+/// Adds the flag that sends a file which the program did not find, if it is here.
+fn with_unsent_files(
+    app: &App,
+    args: &ProfileArgs,
+    outcome: Result<ProfileOutcome>,
+) -> Result<ProfileOutcome> {
+    let hinted = |failure: Failure| {
+        let is_programs = failure.code == "program_failed";
+        let printed = failure.cause.as_deref().filter(|_| is_programs).unwrap_or_default();
+        match not_sent::hint(app, printed, &args.program, None, &args.files.mount) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    };
+    match outcome {
+        Ok(ProfileOutcome::Profile { profile, sidecars, failure, built }) => {
+            let failure = failure.map(hinted);
+            Ok(ProfileOutcome::Profile { profile, sidecars, failure, built })
+        }
+        outcome => outcome.map_err(hinted),
     }
 }
 

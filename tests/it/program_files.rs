@@ -66,7 +66,35 @@ fn a_python_program_brings_its_modules_with_exec_and_with_profile() {
         assert_eq!(run("python3 unrelated.py").1, "app/unrelated.py");
     }
     let dry = laptop.show("exec --dry-run --remote box -- torchrun --nproc-per-node 2 bench.py");
-    assert!(dry.contains("here/bench.py"), "{dry}");
+    for sent in ["# rgpu sends here/bench.py\n", "# rgpu sends here/model.py\n"] {
+        assert!(dry.contains(sent), "{dry}");
+    }
+}
+
+#[test]
+fn profile_mounts_folders_and_sets_variables_as_exec_does() {
+    let laptop = project();
+    FakeHost::new(&laptop);
+    laptop.write("data/x.txt", "of data");
+    laptop.write("read.py", "import os\nprint('ran', open(os.environ['NAME']).read())\n");
+    for command in ["exec", "profile --mode nvtx", "profile --mode nsys --allow-unmeasured"] {
+        let line = format!("{command} --mount . --env NAME=data/x.txt -- python3 read.py");
+        let (shown, files) = run(&laptop, &line);
+        assert!(shown.contains("ran of data"), "{shown}");
+        assert!(
+            files.contains("here/data/x.txt") && files.contains("here/unrelated.py"),
+            "{files}"
+        );
+        // The missing file is named with the flag that sends it.
+        let line = format!("{command} --env NAME=data/x.txt -- python3 read.py");
+        let shown = laptop.show(&line);
+        let hint = "`data/x.txt` is here, but was not sent to the host: `--mount .` sends it";
+        assert!(shown.replace("\n", " ").contains(hint), "{shown}");
+    }
+    let shown = laptop.show("profile --mode nsys --pull out.txt -- python3 read.py");
+    assert!(shown.contains("`--pull` cannot be used under a tool"), "{shown}");
+    let shown = laptop.show("profile --mount . vecadd");
+    assert!(shown.contains("`--mount` is for programs"), "{shown}");
 }
 
 #[test]

@@ -110,6 +110,20 @@ fn steps_after_the_recording_tell_how_long_one_takes_without_the_profiler() {
 }
 
 #[test]
+fn a_typed_search_path_stays_behind_the_hook() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("lib/named.py", "NAME = 'of lib'\n");
+    let text = format!("import named\nassert named.NAME == 'of lib'\n{}", training(9));
+    program(&laptop, &text, GPU_TRACE);
+    for typed in ["--env PYTHONPATH=lib -- python3", "-- env PYTHONPATH=lib A=1 python3"] {
+        let (shown, profile) =
+            profiled(&laptop, &format!("profile --mode torch --remote h200 {typed} train.py"));
+        assert_eq!(profile.rung, "torch", "{shown}");
+    }
+}
+
+#[test]
 fn a_range_can_be_chosen_and_other_ranges_are_regions() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use crate::cli::support::file_args::FileArgs;
 use crate::cli::support::profile_args::{ProfileArgs, mode_parser, nodes};
 use crate::cli::support::run_args::{RemoteArgs, RunArgs};
 use crate::cli::support::unmeasured::UnmeasuredArgs;
-use rgpu_model::byte_size::bytes;
 use rgpu_plan::kernel::ProfileMode;
 use rgpu_plan::tool::{GpuSelection, RankSelection, ToolOptions};
 
@@ -32,22 +32,8 @@ pub(in crate::cli) struct ExecArgs {
     #[arg(long, value_name = "LANG")]
     pub lang: Option<String>,
 
-    /// Send a folder or file too; the first folder becomes the working folder and contains the
-    /// others
-    #[arg(long, value_name = "SRC[:DEST]", value_hint = ValueHint::AnyPath)]
-    pub mount: Vec<String>,
-
-    /// Most bytes in all mounts together, e.g. 2GB [default: 268MB]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub mount_limit: Option<u64>,
-
-    /// Fetch new and changed files that match, e.g. 'out/**'; relative to the working folder
-    #[arg(long, value_name = "PATTERN")]
-    pub pull: Vec<String>,
-
-    /// Set an environment variable for the program
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
-    pub env: Vec<(String, String)>,
+    #[command(flatten)]
+    pub files: FileArgs,
 
     /// A file with NAME=VALUE lines; their values are kept out of every log
     #[arg(long, value_name = "FILE")]
@@ -115,19 +101,11 @@ impl ExecArgs {
             gpus: self.gpus.clone(),
             ranks: self.ranks.clone(),
             nodes: self.nodes,
+            files: self.files.clone(),
             tools: self.tools.clone(),
             run: self.run.clone(),
             unmeasured: self.unmeasured,
             ..ProfileArgs::default()
         }
-    }
-}
-
-fn variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !name.contains('\0') => {
-            Ok((name.to_owned(), value.to_owned()))
-        }
-        _ => Err("write NAME=VALUE".to_owned()),
     }
 }

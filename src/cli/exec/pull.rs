@@ -33,7 +33,7 @@ pub(super) fn check(pattern: &str) -> Result<()> {
 /// Copies of pulled files, written into the working folder while the files arrive.
 pub(super) fn copies(app: &App, args: &ExecArgs) -> FileCopies {
     let root = DestinationRoot::open(&root(app, args)).ok();
-    let patterns = args.pull.clone();
+    let patterns = args.files.pull.clone();
     FileCopies::to(move |artifact_path| {
         let name = artifact_path.strip_prefix("pulled/")?;
         // `write_pulled_files` reports skipped files and failed writes later.
@@ -44,7 +44,8 @@ pub(super) fn copies(app: &App, args: &ExecArgs) -> FileCopies {
 
 /// The folder that was mounted first, else the current one.
 fn root(app: &App, args: &ExecArgs) -> PathBuf {
-    let mounted = args.mount.first().map(|text| app.cwd.join(text)).filter(|path| path.is_dir());
+    let mounted =
+        args.files.mount.first().map(|text| app.cwd.join(text)).filter(|path| path.is_dir());
     mounted.unwrap_or_else(|| app.cwd.clone())
 }
 
@@ -88,7 +89,7 @@ pub(super) fn write_pulled_files(
             let file = run_file.clone();
             placed.skipped.push(SkippedFile { name: name.to_owned(), why, file });
         };
-        if let Some(why) = skip_reason_for_name(&args.pull, name) {
+        if let Some(why) = skip_reason_for_name(&args.files.pull, name) {
             skip(why);
             continue;
         }

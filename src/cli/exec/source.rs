@@ -12,14 +12,12 @@ use super::{ExecArgs, pull};
 use crate::cli::support::app::App;
 use crate::cli::support::missing;
 use crate::cli::support::program_files::{
-    ProgramFiles, TypedProgram, note_left_out, program_files, python_files, python_path_of,
-    sent_beside,
+    ProgramFiles, TypedProgram, program_files, python_files, python_path_of, sent_beside,
 };
 use crate::cli::support::session;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::exec::{
-    ExecError, MAX_MOUNT_BYTES, Mount, Package, PythonStart, Snapshot, Snippet, SnippetInput,
-    WORK_FOLDER, read_env_file, snapshot,
+    ExecError, Package, PythonStart, Snapshot, Snippet, SnippetInput, WORK_FOLDER, read_env_file,
 };
 use rgpu_plan::tool::{GpuSelection, Program};
 use rgpu_protocol::plan::Stdin;
@@ -64,7 +62,7 @@ impl ExecSource {
             return Err(Failure::new(Exit::Usage, "usage", "`--lang` has no effect for a command")
                 .hint("with code: rgpu exec --lang py --code 'print(1)'"));
         }
-        for pattern in &args.pull {
+        for pattern in &args.files.pull {
             pull::check(pattern)?;
         }
         let stdin = !matches!(input, Some(SnippetInput::Stdin(_)));
@@ -83,10 +81,10 @@ impl ExecSource {
             secrets.extend(read_env_file(&path)?);
             warn_if_others_can_read(app, &path);
         }
-        let mut mounts = mounts(app, args)?;
+        let mut mounts = args.files.mounts(app)?;
         let command_files = if let Some(snippet) = &snippet {
             let mut found = ProgramFiles::default();
-            if args.mount.is_empty() {
+            if args.files.mount.is_empty() {
                 (mounts, found.assumptions) = files_beside(app, args, snippet)?;
             }
             found
@@ -96,9 +94,9 @@ impl ExecSource {
             let typed = TypedProgram {
                 command: "exec",
                 words: &args.command,
-                env: &args.env,
+                env: &args.files.env,
                 mounts: &mounts,
-                limit: args.mount_limit,
+                limit: args.files.mount_limit,
                 is_local,
             };
             program_files(app, typed)?
@@ -163,7 +161,7 @@ impl ExecSource {
 
     /// The bare command as a program.
     pub(super) fn command(&self, args: &ExecArgs) -> Program {
-        let uses_work_folder = !self.mounts.files.is_empty() || !args.pull.is_empty();
+        let uses_work_folder = !self.mounts.files.is_empty() || !args.files.pull.is_empty();
         Program {
             name: self.name(args),
             argv: self.command_files.argv.clone(),
@@ -215,36 +213,13 @@ pub(super) fn shell_hint(line: &str) -> String {
     format!("commands run without a shell: rgpu exec -- sh -c {}", shell_word(line))
 }
 
-fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
-    if args.mount.is_empty() {
-        return Ok(Snapshot::default());
-    }
-    let mut mounts = Vec::new();
-    for (index, text) in args.mount.iter().enumerate() {
-        let mount = Mount::parse(text, index == 0, &app.cwd)?;
-        if mount.leads_out_of(&app.cwd) {
-            let name = text.split(':').next().unwrap_or(text);
-            let from = mount.from.display();
-            app.print_note(&format!("warning: `{name}` is a link: the files of {from} are sent"));
-        }
-        mounts.push(mount);
-    }
-    let contents = snapshot(&mounts, args.mount_limit.unwrap_or(MAX_MOUNT_BYTES))?;
-    note_left_out(app, &contents);
-    if contents.files.is_empty() {
-        let text = args.mount.join(" ");
-        return Err(ExecError::Mount { text, problem: "it has no files to send".to_owned() }.into());
-    }
-    Ok(contents)
-}
-
 /// The files beside a Python file, as a mount, and what is told of them.
 fn files_beside(app: &App, args: &ExecArgs, snippet: &Snippet) -> Result<(Snapshot, Vec<String>)> {
     let path = snippet.absolute_path.as_deref().filter(|_| snippet.language.name() == "Python");
     let Some(path) = path else { return Ok((Snapshot::default(), Vec::new())) };
     let start = PythonStart::Script(path);
-    let python_path = python_path_of(&args.env).unwrap_or_default();
-    let files = python_files(app, start, &python_path, args.mount_limit)?;
+    let python_path = python_path_of(&args.files.env).unwrap_or_default();
+    let files = python_files(app, start, &python_path, args.files.mount_limit)?;
     if files.is_empty() {
         return Ok((Snapshot::default(), Vec::new()));
     }

@@ -3,6 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 
+use super::file_args::FileArgs;
 use super::run_args::{RemoteArgs, RunArgs};
 use super::unmeasured::UnmeasuredArgs;
 use rgpu_plan::kernel::{MODES, ProfileMode, is_identifier};
@@ -90,6 +91,9 @@ pub(in crate::cli) struct ProfileArgs {
     pub plot: Vec<String>,
 
     #[command(flatten)]
+    pub files: FileArgs,
+
+    #[command(flatten)]
     pub tools: ToolOptions,
 
     #[command(flatten)]
@@ -119,6 +123,7 @@ impl Default for ProfileArgs {
             cuda_graph: None,
             sweep: Vec::new(),
             plot: Vec::new(),
+            files: FileArgs::default(),
             tools: ToolOptions::default(),
             run: RunArgs::default(),
             unmeasured: UnmeasuredArgs::default(),
@@ -153,6 +158,7 @@ Examples:
   rgpu profile --kernel race --mode sanitizer --tool racecheck --remote h200
   rgpu profile --mode nsys --after 30s --for 10s --remote h200 -- ./server
   rgpu profile --mode ncu --gpus 2 --ranks 0 --remote h200 -- torchrun --nproc-per-node 2 train.py
+  rgpu profile --mode torch --mount . --env SIZE=2 --remote h200 -- python3 train.py
   rgpu profile --remote h200 -- ./app --its args";
 
 /// Reads the name of a mode; help and completions have what each gives.

@@ -1,9 +1,11 @@
 //! Turns the flags into the library's request: finds the kernel, evaluates its cases, parses every
 //! option.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rgpu_case::{Case, TimingPlan};
+use rgpu_protocol::plan::Arg;
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::app::App;
@@ -12,7 +14,7 @@ use super::profile_args::{CudaGraph, ProfileArgs};
 use super::program_files::{ProgramFiles, TypedProgram, digest, program_files};
 use super::{mode_flags, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
-use rgpu_plan::exec::Snapshot;
+use rgpu_plan::exec::WORK_FOLDER;
 use rgpu_plan::kernel::{
     CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, ProfileMode, find,
 };
@@ -66,6 +68,10 @@ fn kernel(
         return Err(Failure::new(Exit::Usage, "usage", what)
             .hint("`--problem-sizes` chooses its sizes")
             .hint(format!("the program alone: rgpu profile -- {words}")));
+    }
+    if let Some(flag) = args.files.first_given() {
+        let what = format!("`{flag}` is for programs, given after `--`");
+        return Err(Failure::new(Exit::Usage, "usage", what));
     }
     let spec = loaded.spec;
     let mode = args.mode.or(spec.mode).unwrap_or(ProfileMode::Ncu);
@@ -161,12 +167,14 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     mode_flags::check(args, mode)?;
     let is_local =
         session::spec(app, args.place.remote.as_deref()).is_ok_and(|spec| session::is_local(&spec));
+    refuse_pull(args)?;
+    let mounts = args.files.mounts(app)?;
     let typed = TypedProgram {
         command: "profile",
         words: &args.program,
-        env: &[],
-        mounts: &Snapshot::default(),
-        limit: None,
+        env: &args.files.env,
+        mounts: &mounts,
+        limit: args.files.mount_limit,
         is_local,
     };
     let found = program_files(app, typed)?;
@@ -176,10 +184,43 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let words: Vec<&str> = args.program.iter().map(String::as_str).collect();
     let named = python_program_word(&words).unwrap_or_default();
     let name = file_name(words.get(named).copied().unwrap_or_default());
-    let ProgramFiles { argv, files, cwd, assumptions, .. } = found;
-    let program = Program { name, argv, files, cwd, ..Program::default() };
+    let ProgramFiles { mut argv, files, cwd, assumptions, .. } = found;
+    let mut env: BTreeMap<String, Arg> =
+        args.files.env.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    env.extend(take_python_path(&mut argv).map(|value| ("PYTHONPATH".to_owned(), value.into())));
+    let mut program = Program { name, argv, files, cwd, env, ..Program::default() };
+    if !mounts.files.is_empty() {
+        WORK_FOLDER.clone_into(&mut program.cwd);
+        program.files.extend(mounts.files.iter().cloned());
+        mounts.show_to(&mut program);
+    }
     let profile_command = program_profile(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..profile_command })
+}
+
+/// Refuses `--pull`: a tool may run a program several times, and each rung leaves its own files.
+fn refuse_pull(args: &ProfileArgs) -> Result<()> {
+    if args.files.pull.is_empty() {
+        return Ok(());
+    }
+    let what = "`--pull` cannot be used under a tool, which may run the program several times";
+    Err(Failure::new(Exit::Usage, "usage", what)
+        .hint("run it once without a tool for its files: `rgpu exec --pull …`"))
+}
+
+/// Takes `PYTHONPATH=…` out of a typed `env`, for the program's environment: mode torch puts its own
+/// folder before that.
+fn take_python_path(argv: &mut Vec<Arg>) -> Option<String> {
+    let is_env = matches!(argv.first(), Some(Arg::Text(word)) if word == "env");
+    let assignments = argv.iter().skip(1).take_while(
+        |arg| matches!(arg, Arg::Text(word) if word.contains('=') && !word.starts_with('-')),
+    );
+    let is_path = |arg: &Arg| matches!(arg, Arg::Text(word) if word.starts_with("PYTHONPATH="));
+    let at = assignments.filter(|_| is_env).collect::<Vec<_>>().into_iter().rposition(is_path)?;
+    match argv.remove(at + 1) {
+        Arg::Text(word) => word.strip_prefix("PYTHONPATH=").map(str::to_owned),
+        Arg::InJob { .. } => None,
+    }
 }
 
 pub(super) fn file_name(path: &str) -> String {

@@ -271,6 +271,7 @@ fn request(project: &Path) -> ExecRequest {
         env: BTreeMap::new(),
         cwd: "here".into(),
         prepare: Vec::new(),
+        build: None,
     };
     ExecRequest {
         program,

@@ -282,6 +282,8 @@ impl Search {
         for file in sendable(&self.root, &BTreeSet::new(), &one)?.into_keys() {
             self.want(file);
         }
+        // If it may not be sent, that is told.
+        self.want(package.join("__init__.py"));
         self.packages.insert(package);
         Ok(())
     }

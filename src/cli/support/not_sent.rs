@@ -1,0 +1,93 @@
+//! Files that a program did not find on its host although they are here: which flag sends them.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::app::App;
+use rgpu_model::error::shell_word;
+use rgpu_plan::kernel::is_private;
+use rgpu_plan::tool::python_program_word;
+
+/// How many of the last lines are looked at.
+const LAST_LINES: usize = 60;
+
+/// How a program, a shell or Python says that a file is not there.
+static FILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let quoted = "No such file or directory: '([^']+)'|can't open file '([^']+)'";
+    let plain = r"(?:cannot open |: |^)([^\s:'\x22]+): No such file";
+    Regex::new(&format!("{quoted}|{plain}")).ok()
+});
+
+/// How Python says that a module is not there.
+static MODULE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"No module named '?([\w.]+)").ok());
+
+/// A hint for a program that failed, if the end of what it printed names a file or a module that it
+/// did not find and that is here: the flag that sends it. `words`: the program and its arguments;
+/// `script`: the file of `exec`; `mounts`: those that were given.
+pub(in crate::cli) fn hint(
+    app: &App,
+    printed: &str,
+    words: &[String],
+    script: Option<&str>,
+    mounts: &[String],
+) -> Option<String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let script = script.or_else(|| python_program_word(&words).map(|at| words[at]));
+    let folder = script.and_then(|script| Path::new(script).parent()).unwrap_or(Path::new(""));
+    let is_here = |path: &PathBuf| {
+        let is_inner = path.components().all(|part| matches!(part, Component::Normal(_)));
+        is_inner && !is_private(path) && std::fs::symlink_metadata(app.cwd.join(path)).is_ok()
+    };
+    let mut places = names(printed).into_iter().flat_map(|name| [folder.join(&name), name]);
+    let found = places.find(is_here)?;
+    let shown = found.display();
+    let flag = if mounts.is_empty() {
+        "--mount .".to_owned()
+    } else {
+        format!("--mount {}", shell_word(format_args!("{shown}:{shown}")))
+    };
+    Some(format!("`{shown}` is here, but was not sent to the host: `{flag}` sends it"))
+}
+
+/// The paths at which the names that were not found may be.
+fn names(printed: &str) -> Vec<PathBuf> {
+    let lines: Vec<&str> = printed.lines().collect();
+    let mut found = Vec::new();
+    for line in &lines[lines.len().saturating_sub(LAST_LINES)..] {
+        let file = FILE.as_ref().and_then(|said| said.captures(line));
+        if let Some(path) = file.iter().flat_map(|groups| groups.iter().skip(1)).flatten().next() {
+            let path = Path::new(path.as_str());
+            found.push(path.strip_prefix(".").unwrap_or(path).to_owned());
+        }
+        if let Some(name) = MODULE.as_ref().and_then(|said| said.captures(line)?.get(1)) {
+            let first = name.as_str().split('.').next().unwrap_or_default();
+            found.extend([PathBuf::from(format!("{first}.py")), PathBuf::from(first)]);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_were_not_found_are_read_from_what_python_and_shells_say() {
+        for (printed, expected) in [
+            ("FileNotFoundError: [Errno 2] No such file or directory: 'data/x.bin'", "data/x.bin"),
+            ("ModuleNotFoundError: No module named 'model.sub'", "model.py model"),
+            ("/usr/bin/python3: No module named pkg", "pkg.py pkg"),
+            ("python3: can't open file '/job/run.py': [Errno 2] No such file", "/job/run.py"),
+            ("cat: ./data.txt: No such file or directory", "data.txt"),
+            ("sh: 1: cannot open data.txt: No such file", "data.txt"),
+            ("all is well", ""),
+        ] {
+            let found: Vec<String> =
+                names(printed).iter().map(|path| path.display().to_string()).collect();
+            assert_eq!(found.join(" "), expected, "{printed}");
+        }
+    }
+}
