@@ -10,7 +10,7 @@
 BOUND_NS, BOUND_SHARE = 2_000.0, 0.05
 # Below the bound by a third and by 10 us, while no host work was in the round: the clocks disagree.
 DISAGREE_NS, DISAGREE_SHARE = 10_000.0, 1 / 3
-MOST_SLOTS, ROUND_NS, BOUND_ROUNDS = 256, 10e6, 3
+MOST_SLOTS, ROUND_NS, BOUND_ROUNDS = 256, 4e6, 3
 # Part of the free memory that the arena and the judge's copies of it may take.
 MEMORY_SHARE = 0.4
 ANSWER_SECONDS, LOAD_SECONDS = 120, 600
@@ -187,8 +187,8 @@ class Judge:
         return CANDIDATE.ask("warm", slot=0, calls=max(calls, 1), for_seconds=seconds, seconds=LOAD_SECONDS)
 
     def slots_for(self, whole_ns):
-        """How many calls make a round: enough for about 10 ms, for data of twice the L2, and no
-        more than can be made in a second."""
+        """How many calls make a round: enough for some milliseconds, for data of twice the L2, and
+        no more than can be made in 0.4 s."""
         begin = time.perf_counter()
         self.fresh()
         synchronize()
@@ -196,7 +196,7 @@ class Judge:
         _, storages, _ = self.parts(self.first)
         l2 = JOURNAL.report.get("device", {}).get("l2_bytes", 0)
         wanted = max(ROUND_NS / max(whole_ns, 1.0), 2 * l2 / max(sum(s.numel() for s in storages), 1))
-        affordable = max(2.0, 1.0 / max(seconds, 1e-6) / (BOUND_ROUNDS + 1))
+        affordable = max(2.0, 0.4 / max(seconds, 1e-6))
         return int(max(2, min(wanted, affordable, MOST_SLOTS)))
 
     def changed_inputs(self):
@@ -239,7 +239,8 @@ class Judge:
         self.close()
         self.arena = Arena(sizes_in, sizes_out, slots)
         self.sets, self.told = [None] * slots, [None] * slots
-        self.before, self.least_copy = self.arena.bytes.clone(), math.inf
+        self.before, self.snapshot = self.arena.bytes.clone(), self.arena.bytes.clone()
+        self.least_copy = math.inf
         CANDIDATE.ask("open", file=self.arena.file, handle=self.arena.handle, size=self.arena.size,
                       popcorn=self.first.popcorn, problem_sizes=self.extras["problem_sizes"], seconds=LOAD_SECONDS)
 
@@ -319,9 +320,11 @@ class Judge:
         return sorted(order)
 
     def show(self):
-        """Writes the contents into the arena, in one copy."""
+        """Writes the contents into the arena, in one copy. Returns how long it took, in ns."""
+        begin = time.perf_counter_ns()
         self.arena.bytes.copy_(self.before)
         synchronize()
+        return time.perf_counter_ns() - begin
 
     def kept_bytes(self):
         """Marks the bytes that a round may change: outputs, and inputs that the kernel returns."""
@@ -411,31 +414,37 @@ class Judge:
         self.unread = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(again, data.expected))
 
     def round(self, do, **how):
-        """One round on new data, with all outputs checked. Returns its wall time in ns less the
-        judge's own copies, the answer, and whether it was one CUDA graph."""
+        """One round on new data, with all outputs checked. Returns its wall time in ns, the answer,
+        and whether it was one CUDA graph.
+
+        The wall time is that from the word to begin until the candidate says that it is done. Before
+        it lies the copy that publishes the data, after it the copy of the outputs. On an idle GPU a
+        copy takes what `least_copy` says; work of the candidate beside it would make it longer, and
+        what is longer counts as the candidate's."""
         order = self.prepare([self.fresh() for _ in range(self.arena.slots)])
         in_graph = do == "graph" and CANDIDATE.ask("graph", order=order, prepare=True).get("graph") is True
+        self.measure_copies()
+        published = self.show()
         begin = time.perf_counter_ns()
-        self.show()
         answer = CANDIDATE.ask(do, order=order, prepare=False, **how)
-        snapshot = self.arena.bytes.clone()
+        end = time.perf_counter_ns()
+        self.snapshot.copy_(self.arena.bytes)
         synchronize()
-        wall = time.perf_counter_ns() - begin
-        self.check(order, listed(answer, "outputs", len(order)), snapshot)
-        return max(wall - self.copies_ns(len(order)), 0.0), answer, in_graph
+        copied_out = time.perf_counter_ns() - end
+        self.check(order, listed(answer, "outputs", len(order)), self.snapshot)
+        excess = max(published - self.least_copy, 0) + max(copied_out - self.least_copy, 0)
+        wall = end - begin + excess - len(order) * self.handover_ns()
+        return max(wall, 0.0), answer, in_graph
 
-    def copies_ns(self, calls):
-        """What a round contains of the judge's own: two copies of the arena, and for outputs that were
-        returned the copies to their areas. The least of all measurements, so that nobody can make it
-        larger."""
-        for _ in range(3):
-            begin = time.perf_counter_ns()
-            self.arena.bytes.copy_(self.before)
-            twin = self.arena.bytes.clone()
+    def measure_copies(self):
+        """The least time of a copy of the arena; the first is not counted."""
+        for number in range(4):
             synchronize()
-            self.least_copy = min(self.least_copy, time.perf_counter_ns() - begin)
-            del twin
-        return float(self.least_copy) + calls * self.handover_ns()
+            begin = time.perf_counter_ns()
+            self.snapshot.copy_(self.arena.bytes)
+            synchronize()
+            if number > 0:
+                self.least_copy = min(self.least_copy, time.perf_counter_ns() - begin)
 
     def handover_ns(self):
         """The time of one call's copies from returned tensors to their areas."""
