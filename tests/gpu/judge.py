@@ -152,9 +152,9 @@ def judge(s):
     base = None
     for name, text in chosen(HONEST).items():
         kernel = written(s, "honest", name, text)
-        p = s.profile("--kernel", kernel, "--mode", "bench", "--problem-sizes", "large|small", "--remote", "h200", expect=(0, 6))
+        p = s.profile("--kernel", kernel, "--mode", "bench", "--problem-sizes", os.environ.get("JUDGED_SIZES", "large|small"), "--remote", "h200", expect=(0, 6))
         found = times(p)
-        ok = len(found) == 2 and all(t.get("trust") in ("proven", "bounded") for t in found)
+        ok = found and all(t.get("trust") in ("proven", "bounded") for t in found)
         shown = [(t.get("trust"), round((t.get("median_ns") or 0) / 1e3, 2), round((t.get("bound_ns") or 0) / 1e3, 2),
                   round((t.get("claimed_ns") or 0) / 1e3, 2)) for t in found]
         s.check(f"honest `{name}` is believed", ok, json.dumps(p.get("error") or shown)[:400], note=str(shown))

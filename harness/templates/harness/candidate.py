@@ -192,7 +192,7 @@ class Candidate:
         for slot in told["order"]:
             blamed(self.calls[slot].run, ENTRY["function"])
             self.calls[slot].hand_over()
-        synchronize()
+        self.done()
         return {"outputs": [self.calls[slot].described() for slot in told["order"]]}
 
     def in_graph(self, told):
@@ -202,12 +202,21 @@ class Candidate:
             self.graphs[order] = self.captured(order)
         graph, facts = self.graphs[order]
         if told["prepare"]:
+            # The first replay also uploads the graph.
+            if graph is not None:
+                graph.replay()
+                synchronize()
             return {"graph": graph is not None}
         if graph is None:
             return self.plain(told)
         graph.replay()
-        synchronize()
+        self.done()
         return {"outputs": facts}
+
+    def done(self):
+        """Ends the judge's clock: the GPU is idle and the outputs are there."""
+        synchronize()
+        self.tell(done=True)
 
     def captured(self, order):
         if DEVICE != "cuda":
@@ -242,7 +251,7 @@ class Candidate:
             blamed(self.calls[slot].run, ENTRY["function"])
             end.record()
             self.calls[slot].hand_over()
-        synchronize()
+        self.done()
         return {"outputs": [self.calls[slot].described() for slot in told["order"]],
                 "claims": [start.elapsed_time(end) * 1e6 for start, end in pairs]}
 
@@ -254,7 +263,7 @@ class Candidate:
             synchronize()
             claims.append(float(time.perf_counter_ns() - begin))
             self.calls[slot].hand_over()
-        synchronize()
+        self.done()
         return {"outputs": [self.calls[slot].described() for slot in told["order"]], "claims": claims}
 
     def answer(self):

@@ -294,7 +294,8 @@ def verify_judged(judge):
             for pattern in (0, 1):
                 order = judge.prepare([data], pattern)
                 judge.show()
-                answer = CANDIDATE.ask("plain", order=order)
+                CANDIDATE.ask("plain", order=order)
+                answer = CANDIDATE.hear(ANSWER_SECONDS)
                 memory = judge.arena.bytes.clone()
                 outputs = judge.outputs(0, listed(answer, "outputs", 1)[0], memory)
                 names = [(name, g) for name, g, _ in data.expected]
@@ -322,13 +323,14 @@ def time_judged(judge, asked, nvml, flush):
     with JOURNAL.enter("timed", case):
         bounds, graphs = [], []
         for _ in range(BOUND_ROUNDS):
-            wall, _, in_graph = judge.round("graph")
+            wall, _, in_graph = judge.round("graph", judge.arena.slots)
             bounds.append(wall / judge.arena.slots)
             graphs.append(in_graph)
         while not asked.host_clock and sampling.wanted() > 0:
             reading = nvml and nvml.reading(len(sampling.samples))
-            _, answer, _ = judge.round("cold", flush=flush or 0, hold=int(min(enqueue, 500_000.0) * 4))
-            sampling.samples += [positive(claim) for claim in listed(answer, "claims", judge.arena.slots)]
+            calls = min(COLD_SLOTS, judge.arena.slots)
+            _, answer, _ = judge.round("cold", calls, flush=flush or 0, hold=int(min(enqueue, 500_000.0) * 4))
+            sampling.samples += [positive(claim) for claim in listed(answer, "claims", calls)]
             if reading:
                 sampling.clocks.append(reading)
     bound = median(bounds)

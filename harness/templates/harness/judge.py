@@ -8,9 +8,12 @@
 
 # A claim may lie below the bound by 2 us or 5 %, whichever is more: the bound contains launches.
 BOUND_NS, BOUND_SHARE = 2_000.0, 0.05
-# Below the bound by a third and by 10 us, while no host work was in the round: the clocks disagree.
-DISAGREE_NS, DISAGREE_SHARE = 10_000.0, 1 / 3
-MOST_SLOTS, ROUND_NS, BOUND_ROUNDS = 256, 4e6, 3
+# Below a third of the bound and by 10 us, while no host work was in the round: the clocks disagree.
+DISAGREE_NS, DISAGREE_SHARE = 10_000.0, 2 / 3
+# What a turn between the processes takes beside the calls; a round has so many calls that its part
+# of a call is small beside what a claim may lie below the bound.
+TURN_NS, TURN_SHARE = 300_000.0, 0.5
+MOST_SLOTS, COLD_SLOTS, BOUND_ROUNDS = 300, 48, 3
 # Part of the free memory that the arena and the judge's copies of it may take.
 MEMORY_SHARE = 0.4
 ANSWER_SECONDS, LOAD_SECONDS = 120, 600
@@ -187,16 +190,17 @@ class Judge:
         return CANDIDATE.ask("warm", slot=0, calls=max(calls, 1), for_seconds=seconds, seconds=LOAD_SECONDS)
 
     def slots_for(self, whole_ns):
-        """How many calls make a round: enough for some milliseconds, for data of twice the L2, and
-        no more than can be made in 0.4 s."""
+        """How many calls make a round: enough for a turn to be small beside them, and for data of
+        twice the L2, but no more than can be made in 0.6 s."""
         begin = time.perf_counter()
         self.fresh()
         synchronize()
         seconds = time.perf_counter() - begin
         _, storages, _ = self.parts(self.first)
         l2 = JOURNAL.report.get("device", {}).get("l2_bytes", 0)
-        wanted = max(ROUND_NS / max(whole_ns, 1.0), 2 * l2 / max(sum(s.numel() for s in storages), 1))
-        affordable = max(2.0, 0.4 / max(seconds, 1e-6))
+        allowed = max(BOUND_NS, BOUND_SHARE * whole_ns)
+        wanted = max(TURN_NS / (TURN_SHARE * allowed), 2 * l2 / max(sum(s.numel() for s in storages), 1))
+        affordable = max(2.0, 0.6 / max(seconds, 1e-6))
         return int(max(2, min(wanted, affordable, MOST_SLOTS)))
 
     def changed_inputs(self):
@@ -413,7 +417,7 @@ class Judge:
         again = data.results(data.reference, {**self.extras, "data": twin})
         self.unread = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(again, data.expected))
 
-    def round(self, do, **how):
+    def round(self, do, calls, **how):
         """One round on new data, with all outputs checked. Returns its wall time in ns, the answer,
         and whether it was one CUDA graph.
 
@@ -421,16 +425,17 @@ class Judge:
         it lies the copy that publishes the data, after it the copy of the outputs. On an idle GPU a
         copy takes what `least_copy` says; work of the candidate beside it would make it longer, and
         what is longer counts as the candidate's."""
-        order = self.prepare([self.fresh() for _ in range(self.arena.slots)])
+        order = self.prepare([self.fresh() for _ in range(calls)])
         in_graph = do == "graph" and CANDIDATE.ask("graph", order=order, prepare=True).get("graph") is True
         self.measure_copies()
         published = self.show()
         begin = time.perf_counter_ns()
-        answer = CANDIDATE.ask(do, order=order, prepare=False, **how)
+        CANDIDATE.ask(do, order=order, prepare=False, **how)
         end = time.perf_counter_ns()
         self.snapshot.copy_(self.arena.bytes)
         synchronize()
         copied_out = time.perf_counter_ns() - end
+        answer = CANDIDATE.hear(ANSWER_SECONDS)
         self.check(order, listed(answer, "outputs", len(order)), self.snapshot)
         excess = max(published - self.least_copy, 0) + max(copied_out - self.least_copy, 0)
         wall = end - begin + excess - len(order) * self.handover_ns()
