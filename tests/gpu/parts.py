@@ -12,6 +12,7 @@ from cupti import cupti
 from dashboard import dashboard
 from deep_program import deep_program
 from large import large
+from judge import judge
 from layouts import layout
 from loop import loop
 from mcp import mcp
@@ -455,4 +456,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_").replace("_", "-"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, wagmi_tools, exec_, python, cupti, rungs, cutlink, programs, endings, ranks, suite_levels, suite_expect, suite_kept, suite_sweep, verdicts, mcp, package, dashboard, large, model, slurm)}
+PARTS = {f.__name__.rstrip("_").replace("_", "-"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, wagmi_tools, exec_, python, judge, cupti, rungs, cutlink, programs, endings, ranks, suite_levels, suite_expect, suite_kept, suite_sweep, verdicts, mcp, package, dashboard, large, model, slurm)}

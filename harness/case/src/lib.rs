@@ -33,5 +33,5 @@ pub use pair::PairedTiming;
 pub use report::{
     CaseReport, ClockReading, Cooling, Correctness, DeviceFacts, ErrorClass, GraphTiming,
     GuardFinding, GuardKind, GuardReport, HostWarning, Mismatch, ModelReport, OutputCheck, Phase,
-    RunnerError, RunnerJob, RunnerReport, Timing, TimingSource, WarningKind,
+    RunnerError, RunnerJob, RunnerReport, Timing, TimingSource, Trust, WarningKind,
 };

@@ -217,6 +217,28 @@ pub struct Timing {
     pub graph: Option<GraphTiming>,
     /// The wait for a hot GPU before this case. Absent when it was not hot.
     pub cooling: Option<Cooling>,
+    /// How far the kernel could have influenced the times. Absent in reports of older runners.
+    pub trust: Option<Trust>,
+    /// Why the times are [`Trust::Unprotected`].
+    pub trust_reason: Option<String>,
+    /// The judge's own wall time of rounds whose outputs were all right, in nanoseconds a call: the
+    /// kernel's work took no longer than that.
+    pub bound_ns: Option<f64>,
+    /// Median of the times that the kernel's process claimed, in nanoseconds.
+    pub claimed_ns: Option<f64>,
+}
+
+/// How far the kernel could have influenced its times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// The kernel's code cannot reach the clock: it has no code on the host, or its process' claims
+    /// agree with the judge's clock.
+    Proven,
+    /// The time is the judge's bound: the claims lie below it.
+    Bounded,
+    /// The kernel shares a process with its clock.
+    Unprotected,
 }
 
 /// A wait until a hot GPU had cooled.
@@ -436,6 +458,8 @@ pub enum ErrorClass {
     Compile,
     /// NVRTC is missing, incomplete or broken.
     NoCompiler,
+    /// The kernel's process claims times that the judge's clock refutes.
+    ClocksDisagree,
     /// A defect of the runner.
     Internal,
 }
@@ -460,6 +484,7 @@ impl ErrorClass {
     /// | 13 | `output` |
     /// | 14 | `compile` |
     /// | 15 | `no_compiler` |
+    /// | 16 | `clocks_disagree` |
     /// | 70 | `internal` |
     pub fn exit_code(self) -> u8 {
         match self {
@@ -478,6 +503,7 @@ impl ErrorClass {
             ErrorClass::Output => 13,
             ErrorClass::Compile => 14,
             ErrorClass::NoCompiler => 15,
+            ErrorClass::ClocksDisagree => 16,
             ErrorClass::Internal => 70,
         }
     }

@@ -109,6 +109,10 @@ impl<'a> Sampling<'a> {
             clocks: self.readings,
             graph: None,
             cooling: None,
+            trust: None,
+            trust_reason: None,
+            bound_ns: None,
+            claimed_ns: None,
         })
     }
 }

@@ -9,6 +9,8 @@
   torch    the same under torch.profiler; its trace goes to --trace FILE
   cpu      verify and time on the CPU (Triton kernels in Triton's interpreter)
 
+  candidate  calls the kernel on behalf of another harness.py, which starts it with --control FD and judges
+
   --out FILE     the report, as JSON; there from the start, replaced as the job goes on
   --ranges FILE  a log of the ranges, as JSON lines
   --host-clock   time with the host's clock in place of CUDA events
@@ -26,12 +28,20 @@ phase (`setup`, `warmup`, `verify`, `timed`), inside it the case. The kernel's o
 import argparse
 import contextlib
 import ctypes
+import gc
 import glob
 import importlib.util
 import inspect
+import io
 import json
 import math
+import mmap
 import os
+import pickle
+import random
+import socket
+import struct
+import subprocess
 import sys
 import time
 import traceback
@@ -54,7 +64,7 @@ TRACED_CALLS = 3
 STATUS = {
     "wrong_result": 1, "usage": 2, "bad_case": 3, "missing_file": 3, "no_driver": 4, "load": 5,
     "launch": 6, "out_of_memory": 6, "illegal_access": 7, "crash": 7, "host_entry": 8,
-    "reference": 9, "host_unfit": 11, "cuda": 12, "output": 13, "compile": 14, "internal": 70,
+    "reference": 9, "host_unfit": 11, "cuda": 12, "output": 13, "compile": 14, "clocks_disagree": 16, "internal": 70,
 }
 
 
@@ -68,7 +78,8 @@ class Fault(Exception):
 
 def options():
     parser = argparse.ArgumentParser(usage="harness.py JOB [options]", add_help=False)
-    parser.add_argument("job", choices=["verify", "time", "once", "torch", "cpu"])
+    parser.add_argument("job", choices=["verify", "time", "once", "torch", "cpu", "candidate"])
+    parser.add_argument("--control", type=int)
     for name in ("--out", "--ranges", "--trace"):
         parser.add_argument(name)
     for name in ("--host-clock", "--strict"):

@@ -24,25 +24,29 @@ def verify(kernel):
             synchronize()
             kernel.check_shapes(outputs)
             runs.append([(name, g, copied(t)) for name, g, t in outputs])
-        first, second = runs
-        equal = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(first, second))
-        checked, problem = [], checked_by_task(kernel, first)
-        for i, (name, group, got) in enumerate(first):
-            left = unwritten(got, second[i][2])
-            if kernel.expected is None:
-                continue
-            wanted = kernel.expected[i][2]
-            bad, most_abs, most_rel = (x.item() for x in difference(got, wanted))
-            entry = {"name": name, "group": group, "elements": got.numel(), "mismatches": bad,
-                     "unwritten": left, "max_abs_error": most_abs, "max_rel_error": most_rel}
-            if bad:
-                entry["first_mismatch"] = first_mismatch(got, wanted)
-            checked.append(entry)
-        changed = kernel.changed_inputs()
-        passed = not problem and not changed and all(not c["unwritten"] and passes(c["mismatches"], c["elements"]) for c in checked)
-        JOURNAL.record(kernel.case, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed})
+        return conclude(kernel, runs, kernel.changed_inputs())
+
+
+def conclude(kernel, runs, changed):
+    """Records what two calls on the same data gave. The fault if that is wrong."""
+    first, second = runs
+    equal = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(first, second))
+    checked, problem = [], checked_by_task(kernel, first)
+    for i, (name, group, got) in enumerate(first):
+        left = unwritten(got, second[i][2])
         if kernel.expected is None:
-            JOURNAL.gap("the kernel has no reference: its values were not checked")
+            continue
+        wanted = kernel.expected[i][2]
+        bad, most_abs, most_rel = (x.item() for x in difference(got, wanted))
+        entry = {"name": name, "group": group, "elements": got.numel(), "mismatches": bad,
+                 "unwritten": left, "max_abs_error": most_abs, "max_rel_error": most_rel}
+        if bad:
+            entry["first_mismatch"] = first_mismatch(got, wanted)
+        checked.append(entry)
+    passed = not problem and not changed and all(not c["unwritten"] and passes(c["mismatches"], c["elements"]) for c in checked)
+    JOURNAL.record(kernel.case, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed})
+    if kernel.expected is None:
+        JOURNAL.gap("the kernel has no reference: its values were not checked")
     verdict = "right" if passed else problem or (f"input `{changed[0]}` was changed" if changed else "wrong values")
     if kernel.expected is None and passed:
         verdict = "nothing to compare with"
@@ -172,7 +176,7 @@ def gets_new_data(kernel):
     return ENTRY.get("fresh") or by_itself
 
 
-def timed(kernel, clock, flush, nvml, wall_ns=None):
+def timed(kernel, clock, flush, nvml, wall_ns, why):
     """Samples one case with CUDA events or the host's clock."""
     on_cpu, fresh, late = DEVICE == "cpu", gets_new_data(kernel), 0
     least, seconds = TIMING.get("min_iters", 30), TIMING.get("max_seconds", 10.0)
@@ -229,40 +233,167 @@ def timed(kernel, clock, flush, nvml, wall_ns=None):
             watch.judge(kernel)
     if 2 * late > len(sampling.samples):
         on_a_stream_of_its_own(kernel)
-        return timed(kernel, "host", flush, nvml, wall_ns)
+        return timed(kernel, "host", flush, nvml, wall_ns, why)
     timing = sampling.finish("events" if clock == "events" else "host", flush is not None, watch.calls, overhead)
-    timing.update(distinct_inputs=number if fresh and kernel.varies() else 1, wall_ns=wall_ns, flushed_bytes=None if flush is None else flush.numel())
+    timing.update(distinct_inputs=number if fresh and kernel.varies() else 1, wall_ns=wall_ns, flushed_bytes=None if flush is None else flush.numel(),
+                  trust="unprotected", trust_reason=why)
     JOURNAL.record(kernel.case, timing=timing)
     print(f"{JOURNAL.report['job']} {kernel.case['name']}: median {timing['median_ns'] / 1e3:.3f} us, "
           f"{timing['samples']} samples, {watch.calls} outputs compared", flush=True)
 
 
+def judged(case, module, work):
+    """Does `work` with a judge of this case; the reason if the kernel cannot be judged."""
+    judge = None
+    try:
+        with JOURNAL.enter("setup", case):
+            judge = Judge(case, module)
+            judge.open(1)
+        return work(judge), None
+    except Unsuited as why:
+        return None, str(why)
+    finally:
+        if judge is not None:
+            judge.close()
+
+
+def each_case(with_judge, alone):
+    """Does a job's work on each case: with the kernel in a process of its own, or where that cannot
+    be, `alone` with the reason."""
+    global CANDIDATE
+    reason, module = why_unprotected(), None
+    if reason is None:
+        module = load(REFERENCE["file"])
+        reason = "the reference imports the kernel" if is_loaded(ENTRY["file"]) else None
+    CANDIDATE = Process() if reason is None else None
+    results = []
+    try:
+        for i, case in enumerate(CASE["cases"]):
+            why, done = reason, None
+            if CANDIDATE is not None:
+                done, why = judged(case, module, lambda judge: with_judge(judge, i))
+            results.append(alone(case, i, why) if why is not None else done)
+    finally:
+        if CANDIDATE is not None:
+            CANDIDATE.close()
+    return results
+
+
+def is_loaded(file):
+    path = os.path.join(HERE, file)
+    return any(getattr(module, "__file__", None) == path for module in list(sys.modules.values()))
+
+
+def verify_judged(judge):
+    """Two calls on the same data, from the seed that was asked for and from one that nobody knew."""
+    case = judge.case
+    with JOURNAL.enter("verify", case):
+        judge.find_outputs(judge.warm_up(1, 0.0)["outputs"])
+        for data in [judge.first] + ([judge.fresh()] if judge.first.varies() else []):
+            runs, changed = [], []
+            for pattern in (0, 1):
+                order = judge.prepare([data], pattern)
+                judge.show()
+                CANDIDATE.ask("plain", order=order)
+                answer = CANDIDATE.hear(ANSWER_SECONDS)
+                memory = judge.arena.bytes.clone()
+                outputs = judge.outputs(0, listed(answer, "outputs", 1)[0], memory)
+                names = [(name, g) for name, g, _ in data.expected]
+                runs.append([(name, g, t) for (name, g), t in zip(names, outputs)])
+                changed = changed or judge.changed_inputs()
+            fault = conclude(data, runs, changed)
+            if fault:
+                return fault
+    return None
+
+
+def time_judged(judge, asked, nvml, flush):
+    """Samples one case: rounds that bound the time, then rounds with the candidate's own events."""
+    case, on_cpu = judge.case, DEVICE == "cpu"
+    if not judge.first.varies():
+        raise Unsuited("every call has the same data")
+    with JOURNAL.enter("warmup", case):
+        warmed = judge.warm_up(asked.warmup, 0.0 if on_cpu else 0.2)
+        judge.find_outputs(warmed["outputs"])
+        whole, enqueue = (number_in(warmed, name) for name in ("whole_ns", "enqueue_ns"))
+        judge.open(judge.slots_for(whole))
+        judge.warm_up(1, 0.0)
+    least, seconds = TIMING.get("min_iters", 30), TIMING.get("max_seconds", 10.0)
+    sampling = Sampling(min(least, 5) if on_cpu else least, min(seconds, 2.0) if on_cpu else seconds)
+    with JOURNAL.enter("timed", case):
+        bounds, graphs = [], []
+        for _ in range(BOUND_ROUNDS):
+            wall, _, in_graph = judge.round("graph", judge.arena.slots)
+            bounds.append(wall / judge.arena.slots)
+            graphs.append(in_graph)
+        while not asked.host_clock and sampling.wanted() > 0:
+            reading = nvml and nvml.reading(len(sampling.samples))
+            calls = min(COLD_SLOTS, judge.arena.slots)
+            _, answer, _ = judge.round("cold", calls, flush=flush or 0, hold=int(min(enqueue, 500_000.0) * 4))
+            sampling.samples += [positive(claim) for claim in listed(answer, "claims", calls)]
+            if reading:
+                sampling.clocks.append(reading)
+    bound = median(bounds)
+    claim = None if asked.host_clock else median(sampling.kept())
+    reported, trust = (bound, "bounded") if claim is None else verdict_of(claim, bound, all(graphs))
+    if reported is None:
+        raise Fault("clocks_disagree", f"clocks disagree on `{case['name']}`: the kernel's process claims {claim / 1e3:.3f} us a call, "
+                    f"but {judge.arena.slots} calls on new data took {bound / 1e3:.3f} us each by the judge's clock")
+    if trust == "bounded":
+        sampling.samples, sampling.clocks = bounds, []
+    by_host = on_cpu or trust == "bounded"
+    timing = sampling.finish("host" if by_host else "events", bool(flush) and not by_host, judge.verified)
+    timing.update(distinct_inputs=judge.distinct, wall_ns=whole, flushed_bytes=flush if flush and not by_host else None,
+                  trust=trust, bound_ns=bound, claimed_ns=claim)
+    JOURNAL.record(case, timing=timing)
+    print(f"{JOURNAL.report['job']} {case['name']}: median {timing['median_ns'] / 1e3:.3f} us, {timing['samples']} samples, "
+          f"{judge.verified} outputs compared, {trust}: at most {bound / 1e3:.3f} us by the judge's clock", flush=True)
+
+
+def time_alone(case, i, why, asked, nvml, flush):
+    """Samples one case in this process, which the kernel can reach."""
+    kernel = prepared(case)
+    warm_up(kernel, asked.warmup)
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < 0.2:
+        warm_up(kernel, 1)
+    clock = "host" if asked.host_clock else "events"
+    elsewhere, wall_ns = whole_calls(kernel)
+    if clock == "events" and elsewhere:
+        on_a_stream_of_its_own(kernel)
+        clock = "host"
+    timed(kernel, clock, flush, nvml, wall_ns, why)
+
+
+def first_reading(nvml, asked):
+    """Warns of a GPU that is held back; ends the job if that was asked for."""
+    for reason in (nvml.reading(0) or {}).get("throttle", []):
+        JOURNAL.warn("thermal_limit" if "thermal" in reason else "power_limit", f"the GPU is held back: {reason}")
+    if asked.strict and JOURNAL.report["warnings"]:
+        raise Fault("host_unfit", "the host is not suitable for measurements: " + "; ".join(w["text"] for w in JOURNAL.report["warnings"]))
+
+
 def job_verify(_):
-    faults = [verify(prepared(case)) for case in CASE["cases"]]
+    faults = each_case(lambda judge, i: verify_judged(judge), lambda case, i, why: verify(prepared(case)))
     for fault in filter(None, faults):
         raise fault
 
 
 def job_time(asked):
     nvml, flush = Nvml(JOURNAL.report["device"]["uuid"]), flush_buffer()
-    for i, case in enumerate(CASE["cases"]):
-        kernel = prepared(case)
-        warm_up(kernel, asked.warmup)
-        begin = time.perf_counter()
-        while time.perf_counter() - begin < 0.2:
-            warm_up(kernel, 1)
-        reading = nvml.reading(0) if i == 0 else None
-        for reason in (reading or {}).get("throttle", []):
-            JOURNAL.warn("thermal_limit" if "thermal" in reason else "power_limit", f"the GPU is held back: {reason}")
-        if asked.strict and JOURNAL.report["warnings"]:
-            raise Fault("host_unfit", "the host is not suitable for measurements: " + "; ".join(w["text"] for w in JOURNAL.report["warnings"]))
-        clock = "host" if asked.host_clock else "events"
-        elsewhere, wall_ns = whole_calls(kernel)
-        if clock == "events" and elsewhere:
-            on_a_stream_of_its_own(kernel)
-            clock = "host"
-        timed(kernel, clock, flush, nvml, wall_ns)
-        rate_of_model()
+
+    def with_judge(judge, i):
+        if i == 0:
+            first_reading(nvml, asked)
+        time_judged(judge, asked, nvml, None if flush is None else flush.numel())
+
+    def alone(case, i, why):
+        if i == 0:
+            first_reading(nvml, asked)
+        time_alone(case, i, why, asked, nvml, flush)
+
+    each_case(with_judge, alone)
+    rate_of_model()
 
 
 def job_once(asked):
@@ -298,14 +429,22 @@ def job_torch(asked):
 
 
 def job_cpu(asked):
-    faults = []
-    for case in CASE["cases"]:
+    def with_judge(judge, i):
+        fault = verify_judged(judge)
+        if fault is None and judge.first.varies():
+            time_judged(judge, argparse.Namespace(warmup=min(asked.warmup, 1), host_clock=False), None, None)
+        return fault
+
+    def alone(case, i, why):
         kernel = prepared(case)
         warm_up(kernel, min(asked.warmup, 1))
-        faults.append(verify(kernel))
-        if faults[-1] is None:
-            timed(kernel, "host", None, None)
+        fault = verify(kernel)
+        if fault is None:
+            timed(kernel, "host", None, None, None, why)
             rate_of_model()
+        return fault
+
+    faults = each_case(with_judge, alone)
     if "triton" in sys.modules:
         JOURNAL.gap("Triton's kernels ran in its interpreter: what they compute is checked, their time says nothing")
     for fault in filter(None, faults):
@@ -322,7 +461,7 @@ def cuda_of_driver():
 def open_device(job):
     """The device of the tensors. Without a GPU only `cpu` and `torch` can run."""
     if job == "cpu" or not torch.cuda.is_available():
-        if job not in ("cpu", "torch"):
+        if job not in ("cpu", "torch", "candidate"):
             raise Fault("no_driver", "torch sees no GPU: " + (f"it is built for CUDA {torch.version.cuda}" if torch.version.cuda else "it is built without CUDA"))
         # Triton compiles only for GPUs, but can be interpreted.
         os.environ["TRITON_INTERPRET"] = "1"
@@ -351,7 +490,8 @@ def work(asked):
     if RANGES.nvtx is None:
         JOURNAL.gap("there is no NVTX library, so tools see no ranges: the package nvidia-nvtx has it")
     with torch.no_grad():
-        {"verify": job_verify, "time": job_time, "once": job_once, "torch": job_torch, "cpu": job_cpu}[asked.job](asked)
+        {"verify": job_verify, "time": job_time, "once": job_once, "torch": job_torch, "cpu": job_cpu,
+         "candidate": job_candidate}[asked.job](asked)
 
 
 def users_frames(error):

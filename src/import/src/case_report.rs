@@ -16,7 +16,7 @@ use super::histogram::histogram;
 use super::{ImportedArtifact, Importer, Source};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::{CaseResult, Cooling, Correctness, Gap, GraphTiming, Timing};
-use rgpu_model::profile::{CheckVerdict, TimingClock};
+use rgpu_model::profile::{CheckVerdict, TimingClock, Trust};
 use rgpu_model::sanitizer::{CheckTool, FaultKind, SanitizerVerdict};
 use rgpu_model::sanitizer::{SanitizerCause, SanitizerResult};
 
@@ -119,6 +119,14 @@ fn median_sm_mhz(clocks: &[rgpu_case::ClockReading]) -> Option<f64> {
     median(&sm_mhz)
 }
 
+fn trust(of_report: rgpu_case::Trust) -> Trust {
+    match of_report {
+        rgpu_case::Trust::Proven => Trust::Proven,
+        rgpu_case::Trust::Bounded => Trust::Bounded,
+        rgpu_case::Trust::Unprotected => Trust::Unprotected,
+    }
+}
+
 fn case_result(data: &CaseReport, stopped: bool) -> CaseResult {
     CaseResult {
         name: data.name.clone(),
@@ -159,6 +167,10 @@ fn case_result(data: &CaseReport, stopped: bool) -> CaseResult {
                 t.mad_ns,
             ),
             graph: t.graph.as_ref().map(graph_timing),
+            trust: t.trust.map(trust),
+            trust_reason: t.trust_reason.clone(),
+            bound_ns: t.bound_ns,
+            claimed_ns: t.claimed_ns,
             cooling: t.cooling.as_ref().map(|cooling| Cooling {
                 seconds: cooling.seconds,
                 from_c: cooling.from_c,

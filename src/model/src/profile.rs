@@ -321,6 +321,28 @@ pub struct Timing {
     pub graph: Option<GraphTiming>,
     /// The wait for a hot GPU before the samples; absent if it was not hot.
     pub cooling: Option<Cooling>,
+    /// How far the kernel could have influenced the times; absent in runs of older builds.
+    pub trust: Option<Trust>,
+    /// Why the times are `unprotected`.
+    pub trust_reason: Option<String>,
+    /// The judge's own wall time in nanoseconds a call, over rounds whose outputs were all right:
+    /// the kernel's work took no longer than that. The judge is the process that holds the clock.
+    pub bound_ns: Option<f64>,
+    /// Median of the times that the kernel's process claimed, in nanoseconds.
+    pub claimed_ns: Option<f64>,
+}
+
+/// How far the kernel could have influenced its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// The kernel's code cannot reach the clock: it has no code on the host, or the claims of its
+    /// process agree with the judge's clock.
+    Proven,
+    /// The time is the judge's bound, because the claims of the kernel's process lie below it.
+    Bounded,
+    /// The kernel shares a process with its clock.
+    Unprotected,
 }
 
 /// A wait until a hot GPU had cooled.

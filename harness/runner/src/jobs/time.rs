@@ -29,7 +29,7 @@ use crate::host_warnings;
 use crate::report_writer::print_progress;
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::median;
-use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
+use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource, Trust};
 use std::time::{Duration, Instant};
 
 /// Maximum number of samples in a batch: the launch queue holds about a thousand entries.
@@ -92,13 +92,26 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
             None => time_on_two_sets(session, &target, flush.as_ref(), case, first),
         };
         if let Some(timing) = timing? {
-            let timing = Timing { cooling, ..timing };
+            let timing = Timing { cooling, ..trusted(timing, &target) };
             print_progress!("time {}: {}", case.name, describe_timing(&timing));
             session.report.update_case(&case.name, |report| report.timing = Some(timing));
         }
     }
     super::time_in_graph::run(session, &target, flush.as_ref());
     Ok(())
+}
+
+/// Adds how far the kernel could have influenced the times: code on the host shares this process,
+/// code on the device does not reach its events.
+fn trusted(timing: Timing, target: &LaunchTarget<'_>) -> Timing {
+    let (trust, reason) = match target {
+        LaunchTarget::Host(_) => (
+            Trust::Unprotected,
+            Some("the kernel's host code shares the clock's process".to_owned()),
+        ),
+        LaunchTarget::Device(_) => (Trust::Proven, None),
+    };
+    Timing { trust: Some(trust), trust_reason: reason, ..timing }
 }
 
 /// How to time one case.

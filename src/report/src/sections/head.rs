@@ -9,7 +9,7 @@ use crate::quantity::{self, duration, per_second, percent, timestamp, usd};
 use rgpu_model::error::ANOTHER_HOST;
 use rgpu_model::profile::CodeLanguage;
 use rgpu_model::profile::{CheckVerdict, TimingClock};
-use rgpu_model::profile::{Correctness, Timing};
+use rgpu_model::profile::{Correctness, Timing, Trust};
 use rgpu_model::speed_of_light::{SpeedOfLight, Utilization};
 use rgpu_model::{Profile, RungId};
 
@@ -157,6 +157,7 @@ pub(super) fn timing_text(t: &Timing) -> String {
         }
     }
     text += ")";
+    text += &trust_text(t);
     // More than launch overhead: much host-side preparation, or work that CUDA events do not cover.
     let exceeds_launch_overhead =
         |wall: &f64| t.clock == TimingClock::CudaEvents && *wall > 2.0 * t.median_ns + LAUNCH_NS;
@@ -170,6 +171,23 @@ pub(super) fn timing_text(t: &Timing) -> String {
         text += &format!("; the GPU cooled for {:.0} s before", cooling.seconds);
     }
     text
+}
+
+/// What is to be said about the clock; nothing if the times are proven or of an older build.
+fn trust_text(t: &Timing) -> String {
+    match t.trust {
+        Some(Trust::Bounded) => {
+            let claim =
+                t.claimed_ns.map(|ns| format!(", the kernel's process claims {}", duration(ns)));
+            format!("; bounded by the judge's clock{}", claim.unwrap_or_default())
+        }
+        Some(Trust::Unprotected) => {
+            let why =
+                t.trust_reason.as_deref().unwrap_or("the kernel shares a process with its clock");
+            format!("; unprotected: {why}")
+        }
+        Some(Trust::Proven) | None => String::new(),
+    }
 }
 
 fn speed_of_light_text(sol: &SpeedOfLight) -> String {

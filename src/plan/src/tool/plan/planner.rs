@@ -11,6 +11,7 @@ use rgpu_protocol::{GpuChoice, HostFacts, RungRecord};
 use super::draft::{BundleFile, Draft, DraftInfo, ExpectedReport, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, LadderBuilder, LadderRungs, artifact};
+use super::message_rows::{NextRungs, table};
 use super::request::{FirstPass, HostBinaries, PlanPart, ProfileTarget, Program, Request, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{
@@ -444,6 +445,8 @@ impl<'a> Planner<'a> {
             let (argv, artifacts) = self.jobs.command("time", input, &flags, "time");
             let mut rung = plain_rung(&id, argv, artifacts);
             rung.loses = loses.to_owned();
+            let next = NextRungs { kernel: true, ..NextRungs::default() };
+            rung.diagnosis = table(RungTool::Runner.messages(), next);
             rungs.push(rung);
         }
         rungs.retain(|rung| {

@@ -564,6 +564,12 @@ pub static REASONS: &[Reason] = &[
         "the report names the first element that differs",
     ),
     row(
+        "clocks_disagree",
+        Side::Kernel,
+        "the kernel's own times cannot be true",
+        "the judge's clock refutes them; look for code that changes a clock",
+    ),
+    row(
         "usage",
         Side::Tool,
         "the runner does not know an argument",

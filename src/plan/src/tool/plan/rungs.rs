@@ -4,7 +4,7 @@
 //! The ladders of the modes ([`crate::kernel::MODES`]) name rungs of this table. The order of
 //! `--at-least` and the table in `docs/ladders.md` come from it.
 
-use super::message_rows::MessageRow;
+use super::message_rows::{MessageRow, RowAction};
 use super::torch_hook;
 use crate::kernel::ProfileMode;
 use crate::tool::ncu::{self, NcuCollection};
@@ -87,10 +87,18 @@ impl RungTool {
             Self::Nsys => nsys::MESSAGE_ROWS,
             Self::Sanitizer => sanitizer::MESSAGE_ROWS,
             Self::Torch => torch_hook::MESSAGE_ROWS,
-            Self::Cupti | Self::Collector | Self::Runner => &[],
+            Self::Runner => &VERDICTS,
+            Self::Cupti | Self::Collector => &[],
         }
     }
 }
+
+/// What a judge says of a kernel. Another clock would not change it.
+const VERDICTS: [MessageRow; 3] = [
+    MessageRow("error: clocks disagree on ", "clocks_disagree", RowAction::StopKernel),
+    MessageRow("error: a timed call on ", "wrong_result", RowAction::StopKernel),
+    MessageRow("error: the kernel's process ", "crash", RowAction::StopKernel),
+];
 
 /// How the command of a rung is made.
 #[derive(Debug)]

@@ -192,6 +192,12 @@ fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str,
             "the kernel computes wrong results",
             "`rgpu profile --mode sanitizer` looks for races and stray accesses",
         ),
+        ErrorClass::ClocksDisagree => (
+            Exit::Kernel,
+            "clocks_disagree",
+            "the kernel's own times cannot be true",
+            "look for code in the kernel that changes a clock, or works while no call is open",
+        ),
         ErrorClass::IllegalAccess => (
             Exit::Kernel,
             "illegal_access",
