@@ -60,6 +60,8 @@ pub(super) fn part(domain: Option<&str>, name: Option<&str>) -> String {
 /// Deeper ranges count for their ancestor at this depth. Without a limit, the paths of a hostile
 /// file could become longer than the file.
 const MAX_DEPTH: usize = 64;
+/// The same for ranges at which the names of the path would be longer than this.
+const MAX_PATH_BYTES: usize = 8 << 10;
 /// The region of all outermost ranges for whose names there is no room.
 const MORE_REGIONS: &str = "(more regions)";
 /// Memory that the regions of any trace may take, and more for each range. A path repeats the names
@@ -185,8 +187,11 @@ impl Tree {
     /// The region of a range below `parent`, which is added if new. Counts the instance.
     fn enter(&mut self, parent: Option<usize>, range: &Range) -> usize {
         let depth = parent.map_or(0, |p| self.nodes[p].depth + 1);
-        if let Some(parent) = parent.filter(|_| depth >= MAX_DEPTH) {
-            return parent;
+        if let Some(parent) = parent {
+            let path_bytes = self.nodes[parent].path_bytes + range.part.len();
+            if depth >= MAX_DEPTH || path_bytes > MAX_PATH_BYTES + PART_BYTES * depth {
+                return parent;
+            }
         }
         let key = (parent, range.kind, Arc::clone(&range.part));
         let node = match self.by_path.get(&key) {

@@ -6,7 +6,6 @@
 //! [`Trace::cut_to_document`] leaves those of the document. `cut` counts the events left out.
 
 mod document;
-mod index_list;
 
 use std::sync::Arc;
 
@@ -15,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::MemoryPoint;
 use super::ranks::RankLocation;
+use super::shared_list::SharedList;
 
 pub use document::MAX_LISTED;
-pub use index_list::IndexList;
 
 /// The schema name that every trace carries.
 pub const SCHEMA: &str = "rgpu.trace/1";
@@ -89,8 +88,8 @@ pub struct TraceWork {
     pub launch: Option<u32>,
     /// Regions in which it was launched (indexes into `regions`): the innermost push/pop region
     /// first, without its ancestors, then every start/end region.
-    #[serde(default, skip_serializing_if = "IndexList::is_empty")]
-    pub regions: IndexList,
+    #[serde(default, skip_serializing_if = "SharedList::is_empty")]
+    pub regions: SharedList<u32>,
     /// Number of the rank; absent for one process.
     pub rank: Option<u32>,
     /// Number of the kernel's shape among those of the trace: launches of the same grid, block and

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use super::clock::ReportClock;
 use crate::ImportedArtifact;
 use crate::trace_events::NameTable;
-use rgpu_model::Trace;
 use rgpu_model::ranks::RankLocation;
-use rgpu_model::trace::{IndexList, SCHEMA};
+use rgpu_model::trace::SCHEMA;
+use rgpu_model::{SharedList, Trace};
 
 /// Converts the times of a report's events to the common clock.
 pub(super) struct ReportTimes {
@@ -61,7 +61,7 @@ pub(super) fn join<'a>(
             .collect();
         let thread = |id: u64| if known_threads.contains(&id) { id ^ (number << 56) } else { id };
         let (regions, calls) = (joined.regions.len() as u32, joined.calls.len() as u32);
-        let mut lists: HashMap<IndexList, IndexList> = HashMap::new();
+        let mut lists: HashMap<SharedList<u32>, SharedList<u32>> = HashMap::new();
         joined.span_ns = joined.span_ns.max(times.common(trace.span_ns));
         joined.regions.extend(trace.regions.into_iter().map(|mut region| {
             region.parent = region.parent.map(|at| at.saturating_add(regions));
@@ -74,8 +74,8 @@ pub(super) fn join<'a>(
             if regions > 0 && !work.regions.is_empty() {
                 // Pieces of work share their lists, also after this.
                 let shifted = lists.entry(std::mem::take(&mut work.regions));
-                let shift = |list: &IndexList| {
-                    list.iter().map(|at| at.saturating_add(regions)).collect::<IndexList>()
+                let shift = |list: &SharedList<u32>| {
+                    list.iter().map(|at| at.saturating_add(regions)).collect::<SharedList<u32>>()
                 };
                 work.regions = shifted.or_insert_with_key(shift).clone();
             }

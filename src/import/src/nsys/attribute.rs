@@ -13,6 +13,7 @@ use crate::ImportedArtifact;
 use crate::region_tree::{
     CallTime, InnermostLookup, NO_REGIONS, NvtxRangeKind, OpenRegions, RangeAround, Tree,
 };
+use rgpu_model::SharedList;
 use rgpu_model::launch::Launch;
 use rgpu_model::profile::Gap;
 use span::RangeSpans;
@@ -149,6 +150,11 @@ impl<'a> LaunchLookup<'a> {
     }
 }
 
+/// Regions list all their kernels until there are so many in all lists together; those after list
+/// their longest. A kernel is in the list of each region around it.
+const MAX_REGION_KERNELS: usize = 50_000;
+const MAX_MORE_KERNELS: usize = 100;
+
 /// Adds everything in `trace` to `imported`, except the single events. `ranks` are the numbers of its processes.
 pub(super) fn add(
     trace: &Trace,
@@ -162,19 +168,31 @@ pub(super) fn add(
     imported.launches = launches(trace, &placed, ranks);
     imported.gaps.extend(gaps(trace, &placed, from));
     let (tree, sums, spans) = placed.whole_sums();
+    let (mut kernels, mut shortened) = (0, 0);
     let regions = tree.regions(from).into_iter().map(|(node, mut region)| {
         region.gpu_ns = (trace.work_count > 0).then_some(sums[node].gpu_ns);
         region.gpu_span_ns = Some(spans[node]).filter(|ns| *ns > 0);
         region.inferred_gpu_ns = Some(sums[node].inferred_ns).filter(|ns| *ns > 0);
-        region.kernels = sums[node].kernels(&trace.kernels);
+        let most = if kernels < MAX_REGION_KERNELS { usize::MAX } else { MAX_MORE_KERNELS };
+        region.kernels = sums[node].kernels(&trace.kernels, most);
+        kernels += region.kernels.len();
+        shortened += u64::from(region.kernels.len() < sums[node].kernel_count());
         region
     });
     imported.regions = regions.collect();
+    if shortened > 0 {
+        let text = format!(
+            "{from}: {shortened} regions list their {MAX_MORE_KERNELS} longest kernels only; their \
+             times include all"
+        );
+        imported.gaps.push(Gap { code: "region_kernels_capped".to_owned(), text });
+    }
 }
 
 fn launches(trace: &Trace, placed: &AttributedWork, ranks: &RankNumbers) -> Vec<Launch> {
     let kernels = trace.first_kernels.iter().zip(0..);
     let mut lookup = placed.launches(trace);
+    let mut paths: HashMap<usize, SharedList<String>> = HashMap::new();
     kernels
         .map(|((work, kernel), id)| {
             let name = match work.what {
@@ -189,7 +207,10 @@ fn launches(trace: &Trace, placed: &AttributedWork, ranks: &RankNumbers) -> Vec<
             launch.start_ns = u64::try_from(work.start_ns.saturating_sub(trace.first_ns)).ok();
             let place = work.key().and_then(|key| lookup.find(key));
             let inner = place.as_ref().and_then(|place| place.regions().next());
-            launch.region = inner.map(|node| placed.tree.path(node)).unwrap_or_default();
+            launch.region = inner.map_or_else(SharedList::default, |node| {
+                let path = || SharedList::from(placed.tree.path(node));
+                paths.entry(node).or_insert_with(path).clone()
+            });
             let around = place.and_then(|place| place.around);
             launch.region_inferred = around.is_some_and(|around| around.is_inferred);
             launch

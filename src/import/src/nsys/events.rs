@@ -12,7 +12,8 @@ use super::trace::{ListedWork, OtherWork, Trace, process};
 use crate::region_tree::NO_REGIONS;
 use crate::trace_events::{NameTable, RegionTable, list_ranges, ns_since};
 use rgpu_model as model;
-use rgpu_model::trace::{CallEvent, IndexList, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
+use rgpu_model::SharedList;
+use rgpu_model::trace::{CallEvent, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
 
 /// Bytes up to which a copy from pageable memory does not wait for its transfer ("API
 /// synchronization behavior" in the manual of CUDA's runtime).
@@ -82,7 +83,7 @@ pub(super) fn list(
             pageable: listed.pageable,
             call,
             launch: launches.get(&listed.number()).copied(),
-            regions: place.map_or_else(IndexList::default, |place| {
+            regions: place.map_or_else(SharedList::default, |place| {
                 lists.get(&place, |node| regions.index(&placed.tree, node))
             }),
             rank: rank_of_process.get(listed.process as usize).copied().flatten(),
@@ -215,14 +216,14 @@ impl<'a> WorkKinds<'a> {
 #[derive(Default)]
 struct RegionLists {
     /// By push/pop region, of work in no start/end region.
-    of_region: HashMap<Option<usize>, IndexList>,
+    of_region: HashMap<Option<usize>, SharedList<u32>>,
     /// The list of the last piece in a start/end region.
-    last: Option<((Option<usize>, u32), IndexList)>,
+    last: Option<((Option<usize>, u32), SharedList<u32>)>,
 }
 
 impl RegionLists {
     /// The list of a place; `index` gives a region's index in the trace.
-    fn get(&mut self, place: &LaunchPlace<'_>, index: impl FnMut(usize) -> u32) -> IndexList {
+    fn get(&mut self, place: &LaunchPlace<'_>, index: impl FnMut(usize) -> u32) -> SharedList<u32> {
         let key = place.key();
         let known = match key {
             (region, NO_REGIONS) => self.of_region.get(&region),
@@ -231,7 +232,7 @@ impl RegionLists {
         if let Some(known) = known {
             return known.clone();
         }
-        let list: IndexList = place.regions().map(index).collect();
+        let list: SharedList<u32> = place.regions().map(index).collect();
         match key {
             (region, NO_REGIONS) => {
                 self.of_region.insert(region, list.clone());
