@@ -45,6 +45,12 @@ impl<T> Deref for SharedList<T> {
     }
 }
 
+impl<T: PartialEq<U>, U, const N: usize> PartialEq<[U; N]> for SharedList<T> {
+    fn eq(&self, other: &[U; N]) -> bool {
+        self.0[..] == other[..]
+    }
+}
+
 impl<T> From<Vec<T>> for SharedList<T> {
     fn from(list: Vec<T>) -> Self {
         // An empty list shares the one of `Default`.

@@ -205,7 +205,7 @@ mod tests {
             id,
             kernel: "void k<int, \"x\">(int*)".to_owned(),
             duration_ns: Some(1500.5),
-            region: vec!["A".to_owned(), "b::c".to_owned()],
+            region: vec!["A".to_owned(), "b::c".to_owned()].into(),
             metrics: [(
                 "dram__bytes.sum".into(),
                 Metric { value: Value::Int(7), unit: unit.into(), from: SharedText::default() },
