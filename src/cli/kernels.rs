@@ -320,8 +320,11 @@ fn new(app: &App, args: &NewArgs) -> Result<Status> {
     atomic::write_new(&target, |file| file.write_all(text.as_bytes())).map_err(|e| {
         match e.kind() {
             io::ErrorKind::AlreadyExists => {
+                let file = shell_word(&args.file.display().to_string());
                 Failure::new(Exit::Config, "exists", "there is already a kernel.toml")
                     .file(target.display())
+                    .hint("a folder has one kernel: move the file into a folder of its own")
+                    .hint(format!("or measure it as it is: rgpu profile {file}"))
             }
             _ => Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(e),
         }

@@ -395,7 +395,7 @@ fn names_that_are_markup_stay_names() {
     profile.kernel.name = evil.to_owned();
     for launch in &mut profile.launches {
         launch.kernel = evil.to_owned();
-        launch.region = vec![evil.to_owned()];
+        launch.region = vec![evil.to_owned()].into();
     }
     profile.findings.iter_mut().for_each(|f| f.text = evil.to_owned());
     let sidecars = Sidecars::default();

@@ -346,3 +346,91 @@ fn reports_of_ncu() {
         ("metrics.ncu-rep", report(&[name, metrics].concat()), LIMIT),
     ]);
 }
+
+/// An export of nsys with a kernel and its call every 10 ns, `launches` of them of this process, each
+/// kernel with one of these names, and rows of ranges.
+fn launches_and_ranges(
+    (launches, process): (usize, &str),
+    names: &[String],
+    ranges: (usize, &str),
+) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("export.sqlite");
+    let export = rusqlite::Connection::open(&path).unwrap();
+    let numbers = |table: &str, count: usize, row: &str| {
+        format!(
+            "INSERT INTO {table} WITH RECURSIVE n(c) AS
+             (SELECT 0 UNION ALL SELECT c + 1 FROM n WHERE c < {count} - 1) SELECT {row} FROM n;"
+        )
+    };
+    let name_count = names.len();
+    let kernel = format!("c*10+5, c*10+9, 0, 7, c, {process}, c % {name_count}");
+    let call = format!("c*10, c*10+2, c, {process}");
+    export
+        .execute_batch(&format!(
+            "PRAGMA journal_mode = OFF; BEGIN;
+             CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId,
+                 correlationId, globalPid, demangledName);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, correlationId, globalTid);
+             CREATE TABLE NVTX_EVENTS (start, end, eventType, text, globalTid);
+             {} {} {}",
+            numbers("CUPTI_ACTIVITY_KIND_KERNEL", launches, &kernel),
+            numbers("CUPTI_ACTIVITY_KIND_RUNTIME", launches, &call),
+            numbers("NVTX_EVENTS", ranges.0, ranges.1),
+        ))
+        .unwrap();
+    let mut name = export.prepare("INSERT INTO StringIds VALUES (?1, ?2)").unwrap();
+    for (id, text) in (0_i64..).zip(names) {
+        name.execute((id, text)).unwrap();
+    }
+    drop(name);
+    export.execute_batch("COMMIT").unwrap();
+    fs::read(path).unwrap()
+}
+
+/// What a few bytes of a file make many of: each launch is in many regions, each region has many
+/// kernels, and the path of each launch is long.
+#[test]
+fn exports_whose_launches_are_in_many_regions() {
+    let one = ["k".to_owned()];
+    let many: Vec<String> = (0..6000).map(|n| format!("k{n}")).collect();
+    let open = "0, 1000000, 60, 'r' || c, 0";
+    let nested = "c, 1000000 - c, 59, 'r' || c, 0";
+    let long = "c, 1000000 - c, 59, 'r' || c || printf('%1000s', 'x'), 0";
+    let begun = std::time::Instant::now();
+    check(&[
+        (
+            "open.sqlite",
+            launches_and_ranges((30_000, "0"), &one, (30_000, open)),
+            "at the same time",
+        ),
+        (
+            "nested.sqlite",
+            launches_and_ranges((6000, "0"), &many, (64, nested)),
+            "longest kernels only",
+        ),
+        ("long.sqlite", launches_and_ranges((10_000, "0"), &one, (64, long)), "too long"),
+    ]);
+    // Seconds in a debug build on an idle core; minutes where a loop runs over all pairs.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(90), "{:?}", begun.elapsed());
+}
+
+/// Work of many processes, and of many GPUs, takes time in proportion to its length.
+#[test]
+fn traces_of_many_processes_and_gpus() {
+    let event = |n: usize| {
+        format!(
+            "{{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":{n},\"dur\":1,\"args\":{{\
+             \"device\":{n}}}}},"
+        )
+    };
+    let begun = std::time::Instant::now();
+    let events: String = (0..60_000).map(event).collect();
+    let trace = format!("{{\"traceEvents\":[{events}{{}}]}}");
+    report_within_bound("gpus.json", trace.as_bytes());
+    let one = ["k".to_owned()];
+    let processes = launches_and_ranges((30_000, "c << 24"), &one, (1, "0, 9, 59, 'r', 0"));
+    check(&[("processes.sqlite", processes, "30000 processes used a GPU")]);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
+}

@@ -38,9 +38,13 @@ pub fn preparing_launches(launches: &[Launch]) -> HashSet<u32> {
     let mut last_at: HashMap<&str, usize> = HashMap::new();
     last_at.extend(launches.iter().enumerate().map(|(at, launch)| (launch.kernel.as_str(), at)));
     let is_early = |launch: &Launch| last_at[launch.kernel.as_str()] < launches.len() / 2;
+    // Launches share their regions, whose names may be long.
+    let mut seen: HashMap<*const String, (bool, bool)> = HashMap::new();
     let prepares = |launch: &&Launch| {
-        makes_random_numbers(launch) && is_early(launch)
-            || launch.region.iter().any(|part| is_preparation(part))
+        let (is_of_jax, is_preparing) = *seen.entry(launch.region.as_ptr()).or_insert_with(|| {
+            (is_in_random_module(launch), launch.region.iter().any(|part| is_preparation(part)))
+        });
+        (is_random_kernel(launch) || is_of_jax) && is_early(launch) || is_preparing
     };
     launches.iter().filter(prepares).map(|launch| launch.id).collect()
 }
@@ -70,8 +74,17 @@ pub(super) fn what_prepares(launch: &Launch) -> &'static str {
 }
 
 fn makes_random_numbers(launch: &Launch) -> bool {
+    is_random_kernel(launch) || is_in_random_module(launch)
+}
+
+fn is_random_kernel(launch: &Launch) -> bool {
+    RANDOM.iter().any(|word| launch.kernel.contains(word))
+}
+
+/// Whether a launch is in a range of a JAX module that makes random numbers.
+fn is_in_random_module(launch: &Launch) -> bool {
     let of_jax = |part: &String| RANDOM_MODULES.iter().any(|module| part.contains(module));
-    RANDOM.iter().any(|word| launch.kernel.contains(word)) || launch.region.iter().any(of_jax)
+    launch.region.iter().any(of_jax)
 }
 
 /// Sets the time of each kernel that is set-up, and sorts kernels by their other time, longest

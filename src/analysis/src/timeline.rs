@@ -30,6 +30,7 @@ use measure::union_ns;
 use rgpu_model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline, TimelineScope};
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 use rgpu_model::{Finding, Profile, Trace};
+use scope::{RankDevice, WorkPart};
 use start_up::StartUp;
 use sums::Causes;
 
@@ -46,13 +47,10 @@ pub fn timeline(trace: &Trace, limits: &Limits<'_>) -> Option<Timeline> {
     let host = HostEvents::new(trace);
     let whole = scope.name() == TimelineScope::Program;
     let start_up = StartUp::new(trace, whole, limits);
-    let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
-    let devices: BTreeSet<(Option<u32>, u32)> =
-        trace.work.iter().map(|work| (work.rank, work.device)).collect();
-    let devices = devices.into_iter().filter_map(|device| {
-        let parts = scope.parts(trace, device);
-        let known = (&waits, &start_up, &host);
-        (!parts.is_empty()).then(|| device_time(trace, device, &parts, known, &mut regions))
+    let parts = scope.parts(trace);
+    let mut regions = region_sums(trace, parts.values().flatten().flatten().copied().collect());
+    let devices = parts.iter().map(|(device, parts)| {
+        device_time(trace, *device, parts, (&waits, &start_up, &host), &mut regions)
     });
     let devices: Vec<DeviceTime> = devices.collect();
     let regions = regions.into_iter().map(|(index, sums)| sums.into_time(trace, index));
@@ -94,8 +92,8 @@ fn computes(work: &TraceWork) -> bool {
 
 fn device_time(
     trace: &Trace,
-    (rank, device): (Option<u32>, u32),
-    parts: &[Vec<&TraceWork>],
+    (rank, device): RankDevice,
+    parts: &[WorkPart<'_>],
     (waits, start_up, host): (&BlockingCalls, &StartUp<'_>, &HostEvents<'_>),
     regions: &mut BTreeMap<u32, RegionSums>,
 ) -> DeviceTime {
@@ -113,11 +111,6 @@ fn device_time(
             stream.stream = work.stream;
             *(if computes(work) { &mut stream.kernels } else { &mut stream.copies }) += 1;
             of_streams.entry(work.stream).or_default().push((work.start_ns, work.end_ns()));
-            for region in ancestry(trace, work) {
-                let sums = regions.entry(region).or_default();
-                sums.kernels += u64::from(computes(work));
-                sums.busy.push((work.start_ns, work.end_ns()));
-            }
         }
         for (stream, busy) in of_streams {
             streams.entry(stream).or_default().busy_ns += union_ns(busy);
@@ -152,7 +145,7 @@ fn device_time(
 /// The regions in which a piece of work was launched, with all regions around them, each once.
 fn ancestry(trace: &Trace, work: &TraceWork) -> BTreeSet<u32> {
     let mut all = BTreeSet::new();
-    for region in &work.regions {
+    for region in work.regions.iter() {
         let mut next = Some(*region);
         while let Some(index) = next.filter(|index| all.insert(*index)) {
             next = trace.regions.get(index as usize).and_then(|region| region.parent);
@@ -161,21 +154,44 @@ fn ancestry(trace: &Trace, work: &TraceWork) -> BTreeSet<u32> {
     all
 }
 
+/// The sums of all regions over this work of all GPUs. A launch may be in many regions, so each
+/// region keeps the union of its times so far, and no list of them.
+fn region_sums(trace: &Trace, mut all: WorkPart<'_>) -> BTreeMap<u32, RegionSums> {
+    all.sort_by_key(|work| work.start_ns);
+    let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
+    for work in all {
+        for region in ancestry(trace, work) {
+            regions.entry(region).or_default().add(work);
+        }
+    }
+    regions
+}
+
 #[derive(Default)]
 struct RegionSums {
     kernels: u64,
-    busy: Vec<(u64, u64)>,
+    busy_ns: u64,
+    /// The time until which `busy_ns` counts.
+    busy_until_ns: u64,
     causes: Causes,
 }
 
 impl RegionSums {
+    /// Adds work that starts no earlier than all before.
+    fn add(&mut self, work: &TraceWork) {
+        self.kernels += u64::from(computes(work));
+        let (start_ns, end_ns) = (work.start_ns.max(self.busy_until_ns), work.end_ns());
+        self.busy_ns = self.busy_ns.saturating_add(end_ns.saturating_sub(start_ns));
+        self.busy_until_ns = self.busy_until_ns.max(end_ns);
+    }
+
     fn into_time(self, trace: &Trace, index: u32) -> RegionTime {
         let region = trace.regions.get(index as usize).cloned().unwrap_or_default();
         RegionTime {
             path: region.path,
             start_end: region.start_end,
             kernels: self.kernels,
-            busy_ns: union_ns(self.busy),
+            busy_ns: self.busy_ns,
             waiting: self.causes.into_sums(),
         }
     }

@@ -1,15 +1,18 @@
 //! `--preset NAME`: inserts the flags of `[preset.NAME]` of a settings file before the typed ones.
 //!
-//! A preset's keys are the long flags of `rgpu profile`. Typed flags come later and win. Clap
-//! checks the preset's flags like any others and names the wrong one.
+//! A preset's keys are the long flags of `rgpu profile`. Typed flags come later and win. A key that
+//! is no flag is refused with the file that has it; Clap checks the values like any others.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
+use clap::{Arg, Command, CommandFactory};
 use etcetera::BaseStrategy;
 
+use crate::cli::args::Cli;
 use crate::cli::support::session::ssh_alias;
 use rgpu_model::error::{Exit, Failure, Result, nearest};
-use rgpu_run::config::{Config, Environment};
+use rgpu_run::config::{Config, ConfigValue, Environment, Origin};
 
 /// The command line with the preset's flags inserted; unchanged if it names no preset.
 pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
@@ -26,6 +29,7 @@ pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
         }
         return Err(failure.hint("presets are `[preset.NAME]` tables of rgpu.toml"));
     };
+    check_flags(&name, preset)?;
     config.check_preset(&name, preset, ssh_alias)?;
     // Right after the subcommand, so that typed flags come later.
     let at =
@@ -34,6 +38,37 @@ pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
     out.extend(flags(&name, &preset.value)?.into_iter().map(OsString::from));
     out.extend_from_slice(&argv[at..]);
     Ok(out)
+}
+
+/// The long names of a flag, hidden ones too.
+fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
+    let aliases = arg.get_all_aliases().unwrap_or_default();
+    arg.get_long().into_iter().chain(aliases)
+}
+
+/// Refuses a key that is no flag of the commands that take presets.
+fn check_flags(name: &str, preset: &ConfigValue<toml::Table>) -> Result<()> {
+    let root = Cli::command();
+    let commands = ["profile", "exec"].into_iter().filter_map(|name| root.find_subcommand(name));
+    let own = commands.flat_map(Command::get_arguments).chain(root.get_arguments());
+    let known: BTreeSet<&str> = own.flat_map(long_names).collect();
+    for key in preset.value.keys() {
+        let flag = key.replace('_', "-");
+        if known.contains(flag.as_str()) {
+            continue;
+        }
+        let what = format!("preset `{name}` sets `--{flag}`, which is no flag of `rgpu profile`");
+        let mut failure = Failure::new(Exit::Config, "unknown_flag_of_preset", what);
+        if let Origin::Project(file) | Origin::User(file) = &preset.origin {
+            failure = failure.file(file.display());
+        }
+        let near = nearest(&flag, known.iter().copied());
+        if !near.is_empty() {
+            failure = failure.hint(format!("did you mean `--{}`?", near.join("` or `--")));
+        }
+        return Err(failure.hint("`rgpu profile --help` lists the flags"));
+    }
+    Ok(())
 }
 
 /// The preset that a `profile` or `exec` command line names.
@@ -93,6 +128,22 @@ mod tests {
             flags("p", &table).unwrap(),
             ["--launch-count=3", "--section=A", "--section=B", "--set=full", "--strict"]
         );
+    }
+
+    #[test]
+    fn a_key_that_is_no_flag_is_told_with_its_file_and_the_nearest_flag() {
+        let preset = |text: &str| ConfigValue {
+            value: text.parse().unwrap(),
+            origin: Origin::User("/home/a/config.toml".into()),
+        };
+        let failure = check_flags("fast", &preset("kernal_name = \"k\"")).unwrap_err();
+        let shown = failure.to_string();
+        assert_eq!(failure.code, "unknown_flag_of_preset", "{shown}");
+        assert!(failure.hints.iter().any(|hint| hint.contains("`--kernel-name`")), "{failure:?}");
+        assert!(failure.what.contains("`--kernal-name`"), "{shown}");
+        for text in ["set = \"full\"", "kernel_name = \"k\"", "timeout = 3", "quiet = true"] {
+            assert!(check_flags("fast", &preset(text)).is_ok(), "{text}");
+        }
     }
 
     #[test]

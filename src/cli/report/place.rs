@@ -8,7 +8,7 @@ use crate::cli::support::desktop::open_on_desktop;
 use crate::cli::support::open_profile::OpenedProfile;
 use crate::cli::support::overwrite;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_report::{Destination, Document, Report, Style};
+use rgpu_report::{Destination, Document, Report, Style, escape_line_breaks};
 use rgpu_run::store::atomic;
 
 /// Renders `report` and writes it where the user asked. Prints the paths of written files.
@@ -28,7 +28,10 @@ pub(super) fn write_report(
     }
     if args.out.is_none() && !args.open && report.destination == Destination::Stdout {
         let mut documents = (report.render)(&opened.subject(), style).into_iter();
-        let text = documents.next().map(Document::into_text).unwrap_or_default();
+        let text = match documents.next() {
+            Some(table) if table.name.ends_with(".csv") => escape_line_breaks(&table.into_text()),
+            first => first.map(Document::into_text).unwrap_or_default(),
+        };
         let rest: Vec<&str> = documents.map(|d| d.name).collect();
         if !rest.is_empty() {
             app.print_note(&format!("`--out FOLDER` writes {} too", rest.join(", ")));

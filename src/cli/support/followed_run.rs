@@ -126,7 +126,7 @@ impl FollowedRun {
         let outcome = work(&mut session, self).await;
         let outcome = outcome.map_err(|failure| naming_run(failure, &self.record.id));
         session.reporter.report(&RunEvent::Finished { exit: status(&outcome) });
-        close(session.link, &mut self.record).await;
+        close(session.link, &mut self.record, &mut session.cancel).await;
         outcome
     }
 

@@ -277,7 +277,7 @@ mod tests {
                     pageable: None,
                     call: None,
                     launch: None,
-                    regions: Vec::new(),
+                    regions: Default::default(),
                     rank: Some(0),
                     shape: None,
                 });

@@ -216,7 +216,7 @@ fn launch(row: &CsvLaunch, id: u32, known: &mut KnownTexts, absent: &mut AbsentC
         grid: row.grid.unwrap_or_default(),
         block: row.block.unwrap_or_default(),
         stream: row.stream,
-        region: region(row),
+        region: region(row).into(),
         metrics,
         rules: row.rules.iter().map(rule).collect(),
         ..Launch::default()

@@ -228,13 +228,14 @@ pub(super) fn import<R: TraceRows>(
     let mut imported = ImportedArtifact::default();
     let (trace, left_out) = sound_rows::read(file, MAX_LAUNCHES)?;
     let placed = attribute::AttributedWork::new(&trace);
-    let (processes, joined) = ranks::read(&trace, &placed, &file.collectives(), is_rank, from);
+    let (numbers, joined) = ranks::read(&trace, &placed, &file.collectives(), is_rank, from);
     imported.sidecars.ranks = joined;
-    let mut events = events::list(&trace, &placed, from, &processes);
+    let mut events = events::list(&trace, &placed, from, &numbers);
     if let Some(joined) = &imported.sidecars.ranks {
         events.ranks = joined.ranks.iter().map(|rank| rank.location.clone()).collect();
     }
-    attribute::add(&trace, placed, from, &processes, &mut imported);
+    attribute::add(&trace, placed, from, &numbers, &mut imported);
+    imported.gaps.extend(ranks::too_many_processes(&trace, from));
     imported.gaps.extend(left_out.gaps(from));
     imported.gaps.extend(trace.without_room.map(|rows| rows.gap(from)));
     imported.gaps.extend(unlisted_events_gap(&events));

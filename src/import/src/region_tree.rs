@@ -4,6 +4,7 @@
 //! it began, in any domain; its region is the path of their names. Start/end ranges may overlap, so
 //! each name is a region of its own, for all threads of the process.
 
+mod start_end;
 mod steps;
 
 use std::cmp::Reverse;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use rgpu_model::Region;
 use rgpu_model::timeline::RegionKind;
+pub(super) use start_end::{NO_REGIONS, OpenRegions};
 pub(super) use steps::{InnermostLookup, RangeAround, is_around_collective};
 use steps::{OpenRange, RegionChanges, ThreadChanges};
 
@@ -58,6 +60,8 @@ pub(super) fn part(domain: Option<&str>, name: Option<&str>) -> String {
 /// Deeper ranges count for their ancestor at this depth. Without a limit, the paths of a hostile
 /// file could become longer than the file.
 const MAX_DEPTH: usize = 64;
+/// The same for ranges at which the names of the path would be longer than this.
+const MAX_PATH_BYTES: usize = 8 << 10;
 /// The region of all outermost ranges for whose names there is no room.
 const MORE_REGIONS: &str = "(more regions)";
 /// Memory that the regions of any trace may take, and more for each range. A path repeats the names
@@ -69,8 +73,6 @@ const REGION_BYTES: usize = 800;
 /// Memory of a part of a path without its text, and how often a path is kept.
 const PART_BYTES: usize = 40;
 const COPIES_OF_PATH: usize = 4;
-/// Most start/end ranges that are considered at one time.
-const MAX_OPEN: usize = 256;
 
 /// One region of the tree.
 #[derive(Debug)]
@@ -105,24 +107,22 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Builds the tree. The returned pairs are (index in `moments`, start/end region around it).
-    /// For push/pop regions, use [`Tree::innermost`].
-    pub(super) fn build(ranges: &[Range], moments: &[CallTime]) -> (Tree, Vec<(usize, usize)>) {
+    /// Builds the tree, and the start/end regions around each call. For push/pop regions, use
+    /// [`Tree::innermost`].
+    pub(super) fn build(ranges: &[Range], calls: &[CallTime]) -> (Tree, OpenRegions) {
         let left_bytes = MAX_REGIONS_BYTES + REGION_BYTES_PER_RANGE * ranges.len();
-        Tree::build_within(ranges, moments, left_bytes)
+        Tree::build_within(ranges, calls, left_bytes)
     }
 
     fn build_within(
         ranges: &[Range],
-        moments: &[CallTime],
+        calls: &[CallTime],
         left_bytes: usize,
-    ) -> (Tree, Vec<(usize, usize)>) {
+    ) -> (Tree, OpenRegions) {
         let mut tree = Tree { of_range: vec![0; ranges.len()], left_bytes, ..Tree::default() };
         tree.push_pop(ranges);
-        let mut found = Vec::new();
-        tree.start_end(ranges, moments, &mut found);
-        found.sort_by_key(|(moment, _)| *moment);
-        (tree, found)
+        let open = tree.start_end(ranges, calls);
+        (tree, open)
     }
 
     /// A lookup of the innermost push/pop range by time.
@@ -184,63 +184,14 @@ impl Tree {
         }
     }
 
-    /// Builds the start/end regions in one pass over ranges and moments, by process and time.
-    fn start_end(
-        &mut self,
-        ranges: &[Range],
-        moments: &[CallTime],
-        found: &mut Vec<(usize, usize)>,
-    ) {
-        let by_start = Tree::by_start(ranges, NvtxRangeKind::StartEnd, |range| range.process);
-        let mut by_time: Vec<usize> = (0..moments.len()).collect();
-        by_time.sort_by_key(|i| (moments[*i].process, moments[*i].at_ns));
-        let mut by_time = by_time.into_iter().peekable();
-        let mut current = None;
-        // End time and region of the open ranges, in the order they began.
-        let mut open: Vec<(i64, usize)> = Vec::new();
-        let mut see = |moment: usize, open: &mut Vec<(i64, usize)>| {
-            let at = moments[moment].at_ns;
-            open.retain(|(end, _)| *end > at);
-            let first = found.len();
-            for (_, node) in open.iter() {
-                if !found[first..].contains(&(moment, *node)) {
-                    found.push((moment, *node));
-                }
-            }
-        };
-        for index in by_start {
-            let range = &ranges[index];
-            let place = (range.process, range.start_ns);
-            while let Some(moment) =
-                by_time.next_if(|i| (moments[*i].process, moments[*i].at_ns) < place)
-            {
-                if current == Some(moments[moment].process) {
-                    see(moment, &mut open);
-                }
-            }
-            if current != Some(range.process) {
-                open.clear();
-                current = Some(range.process);
-            }
-            open.retain(|(end, _)| *end > range.start_ns);
-            let node = self.enter(None, range);
-            self.of_range[index] = node;
-            if open.len() < MAX_OPEN {
-                open.push((range.end_ns, node));
-            }
-        }
-        for moment in by_time {
-            if current == Some(moments[moment].process) {
-                see(moment, &mut open);
-            }
-        }
-    }
-
     /// The region of a range below `parent`, which is added if new. Counts the instance.
     fn enter(&mut self, parent: Option<usize>, range: &Range) -> usize {
         let depth = parent.map_or(0, |p| self.nodes[p].depth + 1);
-        if let Some(parent) = parent.filter(|_| depth >= MAX_DEPTH) {
-            return parent;
+        if let Some(parent) = parent {
+            let path_bytes = self.nodes[parent].path_bytes + range.part.len();
+            if depth >= MAX_DEPTH || path_bytes > MAX_PATH_BYTES + PART_BYTES * depth {
+                return parent;
+            }
         }
         let key = (parent, range.kind, Arc::clone(&range.part));
         let node = match self.by_path.get(&key) {
@@ -371,16 +322,16 @@ mod tests {
 
     /// The regions of calls at (process, thread, time): the innermost, then the start/end ones.
     fn inside(ranges: &[Range], calls: &[(u64, u64, i64)]) -> Vec<Vec<String>> {
-        let moments: Vec<CallTime> = calls
+        let times: Vec<CallTime> = calls
             .iter()
             .map(|(process, _, at_ns)| CallTime { process: *process, at_ns: *at_ns })
             .collect();
-        let (tree, pairs) = Tree::build(ranges, &moments);
+        let (tree, open) = Tree::build(ranges, &times);
         let mut innermost = tree.innermost();
         let nodes = calls.iter().enumerate().map(|(index, (process, thread, at_ns))| {
-            let start_end = pairs.iter().filter(move |(moment, _)| *moment == index);
+            let start_end = open.list(open.list_of(index)).iter().map(|node| *node as usize);
             let inner = innermost.around(*process, *thread, *at_ns).map(|a| a.innermost.node);
-            inner.into_iter().chain(start_end.map(|(_, node)| *node)).collect::<Vec<_>>()
+            inner.into_iter().chain(start_end).collect::<Vec<_>>()
         });
         nodes.map(|nodes| nodes.iter().map(|n| tree.path(*n).join("/")).collect()).collect()
     }

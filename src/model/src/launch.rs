@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::open_enum::open_enum;
 use super::speed_of_light::PeakSource;
-use super::{Classification, Metric, SharedText, Value};
+use super::{Classification, Metric, SharedList, SharedText, Value};
 
 /// FP16 operations of a thread that may be loads of constants: two `HFMA2`, each of which counts as
 /// four, and rounding.
@@ -52,7 +52,7 @@ pub struct Launch {
     /// The NVTX ranges around the launch, outermost first; a range of a domain other than the
     /// default is `domain@name`.
     #[serde(default)]
-    pub region: Vec<String>,
+    pub region: SharedList<String>,
     /// Whether `region` is inferred: the launching thread opens no range itself, or only ranges
     /// around collectives, and another thread was in the region.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

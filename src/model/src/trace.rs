@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::MemoryPoint;
 use super::ranks::RankLocation;
+use super::shared_list::SharedList;
 
 pub use document::MAX_LISTED;
 
@@ -87,8 +88,8 @@ pub struct TraceWork {
     pub launch: Option<u32>,
     /// Regions in which it was launched (indexes into `regions`): the innermost push/pop region
     /// first, without its ancestors, then every start/end region.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub regions: Vec<u32>,
+    #[serde(default, skip_serializing_if = "SharedList::is_empty")]
+    pub regions: SharedList<u32>,
     /// Number of the rank; absent for one process.
     pub rank: Option<u32>,
     /// Number of the kernel's shape among those of the trace: launches of the same grid, block and

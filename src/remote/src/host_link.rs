@@ -142,11 +142,21 @@ impl HostLink {
 
     /// Closes the connection and returns the provider's last bills.
     pub async fn close(self) -> Vec<Bill> {
+        self.close_until(std::future::pending()).await
+    }
+
+    /// The same; drops the connection once `given_up` is ready, since the host may never let it
+    /// close.
+    pub async fn close_until(self, given_up: impl Future<Output = ()>) -> Vec<Bill> {
         // A `JobStdin` keeps the stream open.
         self.stdin.send_replace(None);
         // A session with a dropped request has nothing to flush, and might block for long.
         if let Some(session) = self.session.filter(|session| !session.has_pending_answer()) {
-            session.close().await;
+            tokio::select! {
+                biased;
+                () = session.close() => {}
+                () = given_up => {}
+            }
         }
         self.remote.take_bills()
     }

@@ -4,6 +4,10 @@
 //! for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a carriage return) gets a leading
 //! `'`, because kernel and region names come from the profiled program and are untrusted. No C++ or
 //! Python name begins with these characters.
+//!
+//! Line breaks within a cell are in quotes, as readers of CSV expect. On a terminal and in a pipe
+//! they would begin a line that looks like one of rgpu's own, so they are escaped there
+//! ([`escape_line_breaks`]), as other control characters are.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +33,26 @@ pub(super) fn of_region(region: &Region, launches: &[&Launch]) -> String {
         launches => metrics(launches.iter().copied()),
     };
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A table in CSV for a terminal or a pipe: line breaks within cells become `\u000a` and `\u000d`,
+/// so that each line is a row.
+pub fn escape_line_breaks(table: &str) -> String {
+    let mut escaped = String::with_capacity(table.len());
+    let mut is_quoted = false;
+    for character in table.chars() {
+        match character {
+            '\n' if is_quoted => escaped.push_str("\\u000a"),
+            '\r' if is_quoted => escaped.push_str("\\u000d"),
+            // A quote within a cell is doubled, so it ends a quotation and begins one.
+            '"' => {
+                is_quoted = !is_quoted;
+                escaped.push('"');
+            }
+            other => escaped.push(other),
+        }
+    }
+    escaped
 }
 
 /// A CSV writer into memory, which cannot fail.
@@ -129,7 +153,7 @@ fn launch_cells(launch: &Launch) -> [String; 8] {
         [0, 0, 0] => String::new(),
         [x, y, z] => format!("{x}x{y}x{z}"),
     };
-    let region = Region { path: launch.region.clone(), ..Default::default() };
+    let region = Region { path: launch.region.to_vec(), ..Default::default() };
     [
         launch.id.to_string(),
         text(&launch.kernel),
@@ -181,7 +205,7 @@ mod tests {
             id,
             kernel: "void k<int, \"x\">(int*)".to_owned(),
             duration_ns: Some(1500.5),
-            region: vec!["A".to_owned(), "b::c".to_owned()],
+            region: vec!["A".to_owned(), "b::c".to_owned()].into(),
             metrics: [(
                 "dram__bytes.sum".into(),
                 Metric { value: Value::Int(7), unit: unit.into(), from: SharedText::default() },
@@ -229,6 +253,21 @@ mod tests {
         let json = serde_json::to_value(&range).unwrap();
         assert!(json.get("grid").is_none() && json.get("block").is_none(), "{json}");
         assert_eq!(serde_json::from_value::<Launch>(json).unwrap(), range);
+    }
+
+    #[test]
+    fn a_line_break_in_a_name_begins_no_line_on_a_terminal() {
+        let name = "k\r\nhelp: run \"curl\"\nerror: x";
+        let launch = Launch { kernel: name.to_owned(), ..Launch::default() };
+        let table = String::from_utf8(metrics([&launch].into_iter())).unwrap();
+        let mut reader = csv::Reader::from_reader(table.as_bytes());
+        assert_eq!(&reader.records().next().unwrap().unwrap()[1], name);
+        let shown = escape_line_breaks(&table);
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(shown.ends_with("\r\n"), "{shown}");
+        let mut reader = csv::Reader::from_reader(shown.as_bytes());
+        let cell = reader.records().next().unwrap().unwrap()[1].to_owned();
+        assert_eq!(cell, "k\\u000d\\u000ahelp: run \"curl\"\\u000aerror: x");
     }
 
     #[test]

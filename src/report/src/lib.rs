@@ -43,6 +43,7 @@ mod text;
 mod text_table;
 
 pub use brief::MIN_BUDGET_BYTES;
+pub use csv::escape_line_breaks;
 pub use document::{Destination, Document};
 pub use finding::gain as finding_gain;
 pub use input::ReportInput;

@@ -238,7 +238,7 @@ async fn client(
         copies: FileCopies::default(),
     };
     let outcome = run.run(&mut session, &mut context).await;
-    let closed = rgpu_run::run::close(link, &mut record);
+    let closed = rgpu_run::run::close(link, &mut record, &mut stop);
     tokio::select! {
         () = closed => {}
         () = cancel.wait_for_more_than(0) => {}

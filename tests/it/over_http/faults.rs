@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::worker::{Worker, add_remote_to_config};
@@ -284,4 +285,65 @@ fn a_run_whose_job_is_not_on_the_host_ends_wherever_it_is_taken_up_or_stopped() 
     }
     let story = regex::Regex::new(r"127\.0\.0\.1:\d+").unwrap().replace_all(&story, "[HOST]");
     insta::assert_snapshot!(story);
+}
+
+/// A proxy before a worker's port. Once `drips` is set, it answers each request with a body of which
+/// a byte comes every half second.
+fn dripping_proxy(port: u16, drips: Arc<AtomicBool>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let drips = drips.clone();
+            std::thread::spawn(move || carry_or_drip(client, port, &drips));
+        }
+    });
+    own
+}
+
+/// Carries one connection, until the first request that comes while `drips` is set.
+fn carry_or_drip(mut client: TcpStream, port: u16, drips: &AtomicBool) -> Option<()> {
+    let mut worker = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let (mut answers, mut to_client) = (worker.try_clone().ok()?, client.try_clone().ok()?);
+    std::thread::spawn(move || std::io::copy(&mut answers, &mut to_client));
+    let mut bytes = [0; 1 << 16];
+    loop {
+        let count = client.read(&mut bytes).ok().filter(|count| *count > 0)?;
+        if drips.load(Ordering::SeqCst) && bytes[..count].starts_with(b"POST") {
+            break;
+        }
+        worker.write_all(&bytes[..count]).ok()?;
+    }
+    let head = "HTTP/1.1 200 OK\r\nrgpu-mail: {\"taken\":0,\"from\":0,\"ended\":false}\r\n\
+                content-length: 4000000\r\n\r\n";
+    client.write_all(head.as_bytes()).ok()?;
+    loop {
+        client.write_all(b"x").ok()?;
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_a_command_at_once_although_the_host_drips() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let drips = Arc::new(AtomicBool::new(false));
+    add_remote_to_config(&laptop, dripping_proxy(worker.port, drips.clone()));
+    let mut command =
+        laptop.rgpu(["exec", "--remote", "box", "--", "sh", "-c", "echo on; sleep 60"]);
+    command.stdout(std::fs::File::create(laptop.path("shown")).unwrap());
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let shown = || std::fs::read_to_string(laptop.path("shown")).unwrap_or_default();
+    wait_for("the program's output", || shown().contains("on").then_some(()));
+    drips.store(true, Ordering::SeqCst);
+    let interrupt = || kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    interrupt();
+    // The command has asked the host to cancel, and waits for its confirmation.
+    std::thread::sleep(Duration::from_secs(2));
+    interrupt();
+    let asked_at = Instant::now();
+    let status = child.wait().unwrap();
+    let took = asked_at.elapsed();
+    assert!(took < Duration::from_millis(2500), "{took:?}");
+    assert_eq!(status.code(), Some(130), "{}", shown());
 }

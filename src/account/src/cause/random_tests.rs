@@ -84,7 +84,7 @@ fn any_work() -> impl Strategy<Value = TraceWork> {
             call,
             pageable,
             bytes,
-            regions: vec![name],
+            regions: vec![name].into(),
             ..TraceWork::default()
         },
     )

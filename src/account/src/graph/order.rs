@@ -14,7 +14,7 @@ use super::{NONE, Point, PointKind, position};
 pub(super) fn arrange(
     works: &[WorkNode],
     calls: &[CallNode],
-    made: Vec<NumberedEdge>,
+    mut made: Vec<NumberedEdge>,
 ) -> (Vec<Point>, Vec<Edge>, Vec<u32>) {
     let numbered = number_points(works, calls);
     let count = numbered.len();
@@ -30,16 +30,25 @@ pub(super) fn arrange(
     if tied.iter().any(|edge| at(&point_at, edge.from) >= at(&point_at, edge.to)) {
         order_ties(&mut order, &tied, &time_of, &mut point_at);
     }
-    let mut edges: Vec<(u32, Edge)> = Vec::with_capacity(made.len());
-    for edge in made {
-        let (from, to) = (at(&point_at, edge.from), at(&point_at, edge.to));
-        if from < to && to != NONE {
-            let NumberedEdge { delay_ns, kind, label, .. } = edge;
-            edges.push((to, Edge { from, delay_ns, residual_ns: 0, kind, label }));
-        }
-    }
-    edges.sort_by_key(|(to, edge)| (*to, edge.kind));
-    group(&order, &numbered, edges, point_at)
+    drop(tied);
+    // There are several edges for each point, so they are renumbered and sorted where they are.
+    made.retain_mut(|edge| {
+        (edge.from, edge.to) = (at(&point_at, edge.from), at(&point_at, edge.to));
+        edge.from < edge.to && edge.to != NONE
+    });
+    made.sort_by_key(|edge| (edge.to, edge.kind));
+    let points = order.iter().filter_map(|number| numbered.get(*number as usize));
+    let points = points.map(|(what, time_ns)| Point {
+        what: *what,
+        time_ns: *time_ns,
+        first_edge: 0,
+        end_edge: 0,
+        binding: NONE,
+    });
+    let points: Vec<Point> = points.collect();
+    drop((order, numbered));
+    let (points, edges) = group(points, made);
+    (points, edges, point_at)
 }
 
 /// Each point and its time, by number.
@@ -133,47 +142,43 @@ fn order_group(group: &mut [u32], outgoing: &[(u32, u32)], incoming: &mut [u32])
     group.copy_from_slice(&sorted);
 }
 
-/// Files the edges under their points, finds the edge of each that arrives last, and gives it the
-/// rest of the recorded time.
-fn group(
-    order: &[u32],
-    numbered: &[(PointKind, i64)],
-    sorted: Vec<(u32, Edge)>,
-    point_at: Vec<u32>,
-) -> (Vec<Point>, Vec<Edge>, Vec<u32>) {
-    let mut points: Vec<Point> = order
-        .iter()
-        .filter_map(|number| numbered.get(*number as usize))
-        .map(|(what, time_ns)| Point {
-            what: *what,
-            time_ns: *time_ns,
-            first_edge: 0,
-            end_edge: 0,
-            binding: NONE,
-        })
-        .collect();
-    let times: Vec<i64> = points.iter().map(|point| point.time_ns).collect();
-    let mut edges: Vec<Edge> = Vec::with_capacity(sorted.len());
-    let mut sorted = sorted.into_iter().peekable();
-    for (at, point) in points.iter_mut().enumerate() {
-        point.first_edge = position(edges.len());
+/// Files the edges, which are sorted by the position where they end, under their points. Finds the
+/// edge of each that arrives last, and gives it the rest of the recorded time.
+fn group(mut points: Vec<Point>, sorted: Vec<NumberedEdge>) -> (Vec<Point>, Vec<Edge>) {
+    let time_of = |points: &[Point], at: u32| points.get(at as usize).map_or(0, |at| at.time_ns);
+    let mut next = 0;
+    for at in 0..points.len() {
+        let first = next;
         let mut last: Option<(i64, usize)> = None;
-        while let Some((_, edge)) = sorted.next_if(|(to, _)| *to as usize == at) {
-            let from_ns = times.get(edge.from as usize).copied().unwrap_or_default();
-            let arrival = from_ns + edge.delay_ns;
+        while let Some(edge) = sorted.get(next).filter(|edge| edge.to as usize == at) {
+            let arrival = time_of(&points, edge.from) + edge.delay_ns;
             // Edges are in order of preference: a later one must arrive later to be the last.
             if last.is_none_or(|(known, _)| arrival > known) {
-                last = Some((arrival, edges.len()));
+                last = Some((arrival, next));
             }
-            edges.push(edge);
+            next += 1;
         }
-        point.end_edge = position(edges.len());
-        if let Some((arrival, binding)) = last {
-            point.binding = position(binding);
-            if let Some(edge) = edges.get_mut(binding) {
-                edge.residual_ns = (point.time_ns - arrival).max(0);
-            }
+        if let Some(point) = points.get_mut(at) {
+            (point.first_edge, point.end_edge) = (position(first), position(next));
+            point.binding = last.map_or(NONE, |(_, binding)| position(binding));
         }
     }
-    (points, edges, point_at)
+    // Both kinds of edges have the same size, so the list stays where it is.
+    let mut edges: Vec<Edge> = sorted
+        .into_iter()
+        .map(|NumberedEdge { from, delay_ns, kind, label, .. }| Edge {
+            from,
+            delay_ns,
+            residual_ns: 0,
+            kind,
+            label,
+        })
+        .collect();
+    for point in &points {
+        if let Some(edge) = edges.get_mut(point.binding as usize) {
+            let arrival = time_of(&points, edge.from) + edge.delay_ns;
+            edge.residual_ns = (point.time_ns - arrival).max(0);
+        }
+    }
+    (points, edges)
 }

@@ -34,7 +34,7 @@ fn recording() -> Trace {
             start_ns: start_ns + 6_000,
             duration_ns: 3_000,
             call: Some(2 * step as u32),
-            regions: vec![0],
+            regions: vec![0].into(),
             ..TraceWork::default()
         });
         trace.work.push(TraceWork {

@@ -75,6 +75,9 @@ pub(super) struct Times {
     pub(super) shared: SharedTime,
 }
 
+/// Code of the gap of sides that ran without a GPU.
+pub(super) const NO_GPU: &str = "no_gpu";
+
 pub(super) fn times(
     a: &Profile,
     b: &Profile,
@@ -85,7 +88,7 @@ pub(super) fn times(
     if a.has_cpu_reference_time() || b.has_cpu_reference_time() {
         let text = "without a GPU only the references ran, on the CPU; their times say nothing \
                     about the kernels";
-        return Times::without(gap("no_gpu", text));
+        return Times::without(gap(NO_GPU, text));
     }
     let cases = cases(a, b, options);
     if !cases.is_empty() {

@@ -90,7 +90,7 @@ fn launches_of_ncu_outside_any_range_are_found_without_a_trace() {
     };
     assert!(found(read("full-vecadd")).is_empty(), "ncu was not asked for ranges");
     let mut imported = read("regions");
-    imported.launches[0].region.clear();
+    imported.launches[0].region = Default::default();
     let text = "kernels_outside_ranges: 1 of 7 kernels was launched outside any range: `vecadd`";
     assert_eq!(found(imported), [text]);
 }

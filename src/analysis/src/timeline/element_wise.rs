@@ -139,7 +139,7 @@ mod tests {
                 pageable: None,
                 call: None,
                 launch: None,
-                regions: Vec::new(),
+                regions: Default::default(),
                 rank: None,
                 shape: None,
             };

@@ -1,6 +1,6 @@
 //! Findings of a timeline: causes of much idle time, each with its places and the next step.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::graphs::{Graphs, is_graph_launch};
 use super::pageable;
@@ -146,22 +146,25 @@ pub(super) fn findings(
     limits: &Limits<'_>,
 ) -> Vec<Finding> {
     let several = timeline.devices.len() > 1;
+    let mut waited_ns: HashMap<u32, u64> = HashMap::new();
+    for rank in ranks.iter().flat_map(|ranks| &ranks.ranks) {
+        let sum = waited_ns.entry(rank.location.rank).or_default();
+        *sum = sum.saturating_add(rank.waited_ns);
+    }
     let mut all: Vec<Finding> = timeline
         .devices
         .iter()
         .flat_map(|device| {
             let found = |idle| waiting(device, idle, (several, graphs), limits);
             let idle = IDLE.iter().filter_map(found);
-            let rank = ranks.iter().flat_map(|ranks| &ranks.ranks);
-            let rank = rank.filter(|rank| Some(rank.location.rank) == device.rank);
-            let waited_ns = rank.map(|rank| rank.waited_ns).sum();
+            let waited_ns = device.rank.and_then(|rank| waited_ns.get(&rank)).copied();
             let idle: Vec<Finding> = idle.collect();
             let is_told = idle.iter().any(|finding| {
                 finding.id == COPIES && mostly_pageable(device, stake_ns(finding)).is_some()
             });
             let pageable = pageable::finding(device, several, limits).filter(|_| !is_told);
             let found = idle.into_iter().chain(pageable);
-            let found = found.chain(nccl(device, waited_ns, several, limits));
+            let found = found.chain(nccl(device, waited_ns.unwrap_or(0), several, limits));
             found.map(|finding| Finding { rank: device.rank, ..finding }).collect::<Vec<_>>()
         })
         .collect();

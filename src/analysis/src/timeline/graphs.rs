@@ -100,7 +100,7 @@ mod tests {
             pageable: None,
             call: Some(call),
             launch: Some(launch),
-            regions: Vec::new(),
+            regions: Default::default(),
             rank: None,
             shape: None,
         };

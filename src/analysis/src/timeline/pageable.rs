@@ -160,7 +160,7 @@ mod tests {
             pageable: None,
             call: Some(call),
             launch: None,
-            regions: Vec::new(),
+            regions: Default::default(),
             rank: None,
             shape: None,
         };

@@ -13,6 +13,12 @@ use rgpu_model::trace::TraceWork;
 /// The range that the runner puts around measured work; each case is a range inside it.
 const TIMED: &str = "rgpu@timed";
 
+/// A rank, which one process does not have, and the number of its GPU.
+pub(super) type RankDevice = (Option<u32>, u32);
+
+/// Work that is analysed together, in order of start.
+pub(super) type WorkPart<'a> = Vec<&'a TraceWork>;
+
 pub(super) enum Scope {
     Program,
     Timed,
@@ -31,24 +37,26 @@ impl Scope {
         }
     }
 
-    /// The work of a rank on a GPU from its first kernel to its last: one part for a program, else
-    /// one per case.
-    pub(super) fn parts<'a>(
-        &self,
-        trace: &'a Trace,
-        device: (Option<u32>, u32),
-    ) -> Vec<Vec<&'a TraceWork>> {
-        let mut parts: BTreeMap<u32, Vec<&TraceWork>> = BTreeMap::new();
-        for work in trace.work.iter().filter(|work| (work.rank, work.device) == device) {
+    /// The work of each rank on each GPU from its first kernel to its last: one part for a program,
+    /// else one per case.
+    pub(super) fn parts<'a>(&self, trace: &'a Trace) -> BTreeMap<RankDevice, Vec<WorkPart<'a>>> {
+        let mut parts: BTreeMap<(RankDevice, u32), WorkPart<'_>> = BTreeMap::new();
+        for work in &trace.work {
             let part = match self {
                 Scope::Program => Some(0),
                 Scope::Timed => case_of(trace, work),
             };
             if let Some(part) = part {
-                parts.entry(part).or_default().push(work);
+                parts.entry(((work.rank, work.device), part)).or_default().push(work);
             }
         }
-        parts.into_values().filter_map(between_kernels).collect()
+        let mut by_device: BTreeMap<RankDevice, Vec<WorkPart<'_>>> = BTreeMap::new();
+        for ((device, _), work) in parts {
+            if let Some(work) = between_kernels(work) {
+                by_device.entry(device).or_default().push(work);
+            }
+        }
+        by_device
     }
 }
 

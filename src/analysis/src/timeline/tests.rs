@@ -178,7 +178,7 @@ fn findings_name_the_share_the_cause_and_the_next_step() {
 /// Two kernels of the regions given, 100 ns each and 50 ns apart, launched ahead.
 fn two(regions: Vec<TraceRegion>, of_work: [Vec<u32>; 2], names: [&str; 2]) -> Trace {
     let [first, second] = of_work;
-    let work = |name, start_ns, regions| TraceWork {
+    let work = |name, start_ns, regions: Vec<u32>| TraceWork {
         kind: TraceWorkKind::Kernel,
         name,
         start_ns,
@@ -189,7 +189,7 @@ fn two(regions: Vec<TraceRegion>, of_work: [Vec<u32>; 2], names: [&str; 2]) -> T
         pageable: None,
         call: Some(0),
         launch: None,
-        regions,
+        regions: regions.into(),
         rank: None,
         shape: None,
     };
@@ -261,7 +261,7 @@ fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
         pageable: None,
         call: Some(call),
         launch: Some(call),
-        regions: Vec::new(),
+        regions: Default::default(),
         rank: None,
         shape: None,
     };
@@ -326,7 +326,7 @@ fn kernels(work: &[(&str, u64, u64)], other_calls: &[(&str, u64)]) -> Trace {
         pageable: None,
         call: Some(at),
         launch: None,
-        regions: Vec::new(),
+        regions: Default::default(),
         rank: None,
         shape: None,
     });

@@ -1,13 +1,13 @@
 //! Joins the lists of single events of several reports.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::clock::ReportClock;
 use crate::ImportedArtifact;
 use crate::trace_events::NameTable;
-use rgpu_model::Trace;
 use rgpu_model::ranks::RankLocation;
 use rgpu_model::trace::SCHEMA;
+use rgpu_model::{SharedList, Trace};
 
 /// Converts the times of a report's events to the common clock.
 pub(super) struct ReportTimes {
@@ -61,6 +61,7 @@ pub(super) fn join<'a>(
             .collect();
         let thread = |id: u64| if known_threads.contains(&id) { id ^ (number << 56) } else { id };
         let (regions, calls) = (joined.regions.len() as u32, joined.calls.len() as u32);
+        let mut lists: HashMap<SharedList<u32>, SharedList<u32>> = HashMap::new();
         joined.span_ns = joined.span_ns.max(times.common(trace.span_ns));
         joined.regions.extend(trace.regions.into_iter().map(|mut region| {
             region.parent = region.parent.map(|at| at.saturating_add(regions));
@@ -70,7 +71,14 @@ pub(super) fn join<'a>(
             work.name = name(work.name);
             times.change(&mut work.start_ns, &mut work.duration_ns);
             work.call = work.call.map(|at| at.saturating_add(calls));
-            work.regions.iter_mut().for_each(|at| *at = at.saturating_add(regions));
+            if regions > 0 && !work.regions.is_empty() {
+                // Pieces of work share their lists, also after this.
+                let shifted = lists.entry(std::mem::take(&mut work.regions));
+                let shift = |list: &SharedList<u32>| {
+                    list.iter().map(|at| at.saturating_add(regions)).collect::<SharedList<u32>>()
+                };
+                work.regions = shifted.or_insert_with_key(shift).clone();
+            }
             work.rank = rank(work.rank);
             work
         }));

@@ -52,7 +52,7 @@ pub(super) fn import<'a>(
     if let Some(state) = result.nvtx() {
         let thread = result.launch().map(|kernel| kernel.thread);
         let around = region::path(&state, thread, &launch.kernel);
-        (launch.region, launch.region_inferred) = (around.path, around.is_inferred);
+        (launch.region, launch.region_inferred) = (around.path.into(), around.is_inferred);
     }
     launch.duration_ns = launch.number("gpu__time_duration.sum");
     launch.registers = whole(launch.number("launch__registers_per_thread"));

@@ -68,7 +68,7 @@ pub(super) fn keep_own_regions(report: &NcuReport<'_>, launches: &mut [Launch]) 
         let opens = result.launch().is_some_and(|kernel| opening.contains(&kernel.thread));
         if launch.region_inferred && opens {
             launch.region_inferred = false;
-            launch.region.clear();
+            launch.region = Default::default();
         }
     }
 }

@@ -6,10 +6,14 @@ use std::collections::HashMap;
 
 use rgpu_format::nsys_row::{Kernel, Strings};
 
+use super::ranks::RankNumbers;
 use super::sums::RegionSums;
-use super::trace::{NsysWorkKind, Trace, rank_of};
+use super::trace::{NsysWorkKind, Trace};
 use crate::ImportedArtifact;
-use crate::region_tree::{CallTime, InnermostLookup, NvtxRangeKind, RangeAround, Tree};
+use crate::region_tree::{
+    CallTime, InnermostLookup, NO_REGIONS, NvtxRangeKind, OpenRegions, RangeAround, Tree,
+};
+use rgpu_model::SharedList;
 use rgpu_model::launch::Launch;
 use rgpu_model::profile::Gap;
 use span::RangeSpans;
@@ -21,8 +25,10 @@ pub(super) struct AttributedWork {
     sums: Vec<RegionSums>,
     /// Span of the work launched directly in each range.
     spans: RangeSpans,
-    /// The start/end regions in which work was launched, by process and correlation id.
-    start_end: HashMap<(u64, i64), Vec<usize>>,
+    /// The start/end regions around calls.
+    open: OpenRegions,
+    /// The list of start/end regions in which work was launched, by process and correlation id.
+    start_end: HashMap<(u64, i64), u32>,
     /// Number of pieces of work whose API call is known.
     known: u64,
 }
@@ -37,18 +43,18 @@ impl AttributedWork {
                 CallTime { process: call.process, at_ns: call.at_ns }
             }));
         }
-        let (tree, pairs) = Tree::build(&trace.ranges, &moments);
+        let (tree, open) = Tree::build(&trace.ranges, &moments);
         drop(moments);
         let mut placed = AttributedWork {
             sums: Vec::new(),
             spans: RangeSpans::new(trace.ranges.len()),
+            open: OpenRegions::default(),
             start_end: HashMap::new(),
             known: 0,
             tree: Tree::default(),
         };
         placed.sums.resize_with(tree.len(), RegionSums::default);
         let mut innermost = tree.innermost();
-        let mut pairs = pairs.into_iter().peekable();
         for (index, launched) in trace.pieces.launched().enumerate() {
             let call = launched.call;
             if let Some(around) = innermost.around(call.process, call.thread, call.at_ns) {
@@ -61,14 +67,17 @@ impl AttributedWork {
                     }
                 }
             }
-            while let Some((_, node)) = pairs.next_if(|(moment, _)| *moment == index) {
-                launched.spent().for_each(|spent| placed.sums[node].add(spent));
-                let key = (call.process, launched.correlation);
-                placed.start_end.entry(key).or_default().push(node);
+            let list = open.list_of(index);
+            if list != NO_REGIONS {
+                for node in open.list(list) {
+                    let sums = &mut placed.sums[*node as usize];
+                    launched.spent().for_each(|spent| sums.add(spent));
+                }
+                placed.start_end.insert((call.process, launched.correlation), list);
             }
             placed.known += launched.spent().len() as u64;
         }
-        AttributedWork { tree, ..placed }
+        AttributedWork { tree, open, ..placed }
     }
 
     /// A lookup of the launches of single pieces of work.
@@ -107,15 +116,22 @@ pub(super) struct LaunchPlace<'a> {
     pub(super) call: u32,
     /// The push/pop range around it.
     around: Option<RangeAround>,
-    /// The start/end regions around it.
-    start_end: &'a [usize],
+    /// The list of start/end regions around it.
+    list: u32,
+    open: &'a OpenRegions,
 }
 
 impl LaunchPlace<'_> {
+    /// Equal for places in the same regions: the innermost push/pop region, and the list of
+    /// start/end ones.
+    pub(super) fn key(&self) -> (Option<usize>, u32) {
+        (self.around.map(|around| around.innermost.node), self.list)
+    }
+
     /// The regions around it: the innermost push/pop region, then the start/end ones.
     pub(super) fn regions(&self) -> impl Iterator<Item = usize> + '_ {
         let inner = self.around.map(|around| around.innermost.node);
-        inner.into_iter().chain(self.start_end.iter().copied())
+        inner.into_iter().chain(self.open.list(self.list).iter().map(|node| *node as usize))
     }
 }
 
@@ -123,42 +139,60 @@ impl<'a> LaunchLookup<'a> {
     /// The launch with a process and correlation id. `None` if the trace does not have its call.
     pub(super) fn find(&mut self, key: (u64, i64)) -> Option<LaunchPlace<'a>> {
         let (call, number) = self.trace.pieces.call_for(key.0, key.1, &mut self.finger)?;
-        let start_end =
-            if self.placed.start_end.is_empty() { None } else { self.placed.start_end.get(&key) };
+        let placed = self.placed;
+        let list = if placed.start_end.is_empty() { None } else { placed.start_end.get(&key) };
         Some(LaunchPlace {
             call: number,
             around: self.innermost.around(call.process, call.thread, call.at_ns),
-            start_end: start_end.map_or(&[], Vec::as_slice),
+            list: list.copied().unwrap_or(NO_REGIONS),
+            open: &placed.open,
         })
     }
 }
 
-/// Adds everything in `trace` to `imported`, except the single events. `processes` are the ranks.
+/// Regions list all their kernels until there are so many in all lists together; those after list
+/// their longest. A kernel is in the list of each region around it.
+const MAX_REGION_KERNELS: usize = 50_000;
+const MAX_MORE_KERNELS: usize = 100;
+
+/// Adds everything in `trace` to `imported`, except the single events. `ranks` are the numbers of its processes.
 pub(super) fn add(
     trace: &Trace,
     placed: AttributedWork,
     from: &str,
-    processes: &[u64],
+    ranks: &RankNumbers,
     imported: &mut ImportedArtifact,
 ) {
     imported.kernels = trace.totals.kernels(&trace.kernels);
     imported.copies = trace.totals.copies();
-    imported.launches = launches(trace, &placed, processes);
-    imported.gaps.extend(gaps(trace, placed.known, placed.tree.folded(), from));
+    imported.launches = launches(trace, &placed, ranks);
+    imported.gaps.extend(gaps(trace, &placed, from));
     let (tree, sums, spans) = placed.whole_sums();
+    let (mut kernels, mut shortened) = (0, 0);
     let regions = tree.regions(from).into_iter().map(|(node, mut region)| {
         region.gpu_ns = (trace.work_count > 0).then_some(sums[node].gpu_ns);
         region.gpu_span_ns = Some(spans[node]).filter(|ns| *ns > 0);
         region.inferred_gpu_ns = Some(sums[node].inferred_ns).filter(|ns| *ns > 0);
-        region.kernels = sums[node].kernels(&trace.kernels);
+        let most = if kernels < MAX_REGION_KERNELS { usize::MAX } else { MAX_MORE_KERNELS };
+        region.kernels = sums[node].kernels(&trace.kernels, most);
+        kernels += region.kernels.len();
+        shortened += u64::from(region.kernels.len() < sums[node].kernel_count());
         region
     });
     imported.regions = regions.collect();
+    if shortened > 0 {
+        let text = format!(
+            "{from}: {shortened} regions list their {MAX_MORE_KERNELS} longest kernels only; their \
+             times include all"
+        );
+        imported.gaps.push(Gap { code: "region_kernels_capped".to_owned(), text });
+    }
 }
 
-fn launches(trace: &Trace, placed: &AttributedWork, processes: &[u64]) -> Vec<Launch> {
+fn launches(trace: &Trace, placed: &AttributedWork, ranks: &RankNumbers) -> Vec<Launch> {
     let kernels = trace.first_kernels.iter().zip(0..);
     let mut lookup = placed.launches(trace);
+    let mut paths: HashMap<usize, SharedList<String>> = HashMap::new();
     kernels
         .map(|((work, kernel), id)| {
             let name = match work.what {
@@ -167,13 +201,16 @@ fn launches(trace: &Trace, placed: &AttributedWork, processes: &[u64]) -> Vec<La
             };
             let mut launch = facts(kernel, &trace.strings);
             launch.id = id;
-            launch.rank = rank_of(processes, work.process);
+            launch.rank = ranks.get(&work.process).copied();
             launch.kernel = name;
             launch.duration_ns = Some(work.ns() as f64);
             launch.start_ns = u64::try_from(work.start_ns.saturating_sub(trace.first_ns)).ok();
             let place = work.key().and_then(|key| lookup.find(key));
             let inner = place.as_ref().and_then(|place| place.regions().next());
-            launch.region = inner.map(|node| placed.tree.path(node)).unwrap_or_default();
+            launch.region = inner.map_or_else(SharedList::default, |node| {
+                let path = || SharedList::from(placed.tree.path(node));
+                paths.entry(node).or_insert_with(path).clone()
+            });
             let around = place.and_then(|place| place.around);
             launch.region_inferred = around.is_some_and(|around| around.is_inferred);
             launch
@@ -194,9 +231,10 @@ fn facts(kernel: &Kernel, strings: &Strings) -> Launch {
     }
 }
 
-fn gaps(trace: &Trace, placed: u64, folded: u64, from: &str) -> Vec<Gap> {
+fn gaps(trace: &Trace, placed: &AttributedWork, from: &str) -> Vec<Gap> {
     let (kernels, graphs) = (trace.kernel_count, trace.graph_count);
-    let unplaced = trace.work_count - placed;
+    let unplaced = trace.work_count - placed.known;
+    let (folded, left_out) = (placed.tree.folded(), placed.open.left_out());
     let listed = trace.first_kernels.len() as u64;
     let all = [
         (
@@ -228,6 +266,14 @@ fn gaps(trace: &Trace, placed: u64, folded: u64, from: &str) -> Vec<Gap> {
             format!(
                 "{from}: {folded} ranges count for the region around them, or for `(more regions)`: \
                  the names of all regions together are too long"
+            ),
+        ),
+        (
+            left_out > 0,
+            "regions_capped",
+            format!(
+                "{from}: too many start/end ranges are open at the same time: work is counted for \
+                 those that opened first"
             ),
         ),
         (

@@ -4,29 +4,32 @@ use std::collections::HashMap;
 
 use rgpu_format::nsys_row::{CopyDirection, CopyKind};
 
-use super::attribute::AttributedWork;
+use super::attribute::{AttributedWork, LaunchPlace};
 use super::calls::{ListedCalls, WaitRule, plain_name};
 use super::pieces::PieceKind;
-use super::trace::{ListedWork, OtherWork, Trace, process, rank_of};
+use super::ranks::RankNumbers;
+use super::trace::{ListedWork, OtherWork, Trace, process};
+use crate::region_tree::NO_REGIONS;
 use crate::trace_events::{NameTable, RegionTable, list_ranges, ns_since};
 use rgpu_model as model;
+use rgpu_model::SharedList;
 use rgpu_model::trace::{CallEvent, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
 
 /// Bytes up to which a copy from pageable memory does not wait for its transfer ("API
 /// synchronization behavior" in the manual of CUDA's runtime).
 const MAX_STAGED_BYTES: u64 = 64 * 1024;
 
-/// The events of `trace`. `placed` gives the regions in which its work was launched. `processes`
-/// are the ranks.
+/// The events of `trace`. `placed` gives the regions in which its work was launched. `numbers`
+/// are those of its ranks.
 pub(super) fn list(
     trace: &Trace,
     placed: &AttributedWork,
     from: &str,
-    processes: &[u64],
+    numbers: &RankNumbers,
 ) -> model::Trace {
     let mut names = NameTable::default();
     let mut regions = RegionTable::default();
-    let mut ranks = ThreadRanks { processes, last: None };
+    let mut ranks = ThreadRanks { numbers, last: None };
     let call_names = CallNames::new(trace, &mut names);
     let calls = trace.calls.calls.iter().map(|call| CallEvent {
         name: call_names.index(call.name),
@@ -48,11 +51,12 @@ pub(super) fn list(
     let launches: HashMap<u64, u32> =
         trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (work.number, id)).collect();
     let rank_of_process: Vec<Option<u32>> =
-        trace.processes.all().iter().map(|process| rank_of(processes, *process)).collect();
+        trace.processes.all().iter().map(|process| numbers.get(process).copied()).collect();
     let call_at = trace.calls.index_by_number();
     let mut lookup = placed.launches(trace);
     let mut kinds = WorkKinds::new(trace);
     let mut shapes = ShapeNumbers::default();
+    let mut lists = RegionLists::default();
     let mut work: Vec<TraceWork> = Vec::with_capacity(trace.listed.len());
     for listed in &trace.listed {
         let process = trace.processes.get(listed.process).unwrap_or(0);
@@ -79,8 +83,8 @@ pub(super) fn list(
             pageable: listed.pageable,
             call,
             launch: launches.get(&listed.number()).copied(),
-            regions: place.map_or_else(Vec::new, |place| {
-                place.regions().map(|node| regions.index(&placed.tree, node)).collect()
+            regions: place.map_or_else(SharedList::default, |place| {
+                lists.get(&place, |node| regions.index(&placed.tree, node))
             }),
             rank: rank_of_process.get(listed.process as usize).copied().flatten(),
             shape: listed.shape().map(|shape| shapes.number(shape)),
@@ -109,7 +113,7 @@ pub(super) fn list(
 
 /// Ranks by thread. Consecutive events are mostly of one thread.
 struct ThreadRanks<'a> {
-    processes: &'a [u64],
+    numbers: &'a RankNumbers,
     last: Option<(u64, Option<u32>)>,
 }
 
@@ -118,7 +122,7 @@ impl ThreadRanks<'_> {
         if let Some((_, rank)) = self.last.filter(|(last, _)| *last == thread) {
             return rank;
         }
-        let rank = rank_of(self.processes, process(Some(thread.cast_signed())));
+        let rank = self.numbers.get(&process(Some(thread.cast_signed()))).copied();
         self.last = Some((thread, rank));
         rank
     }
@@ -205,6 +209,37 @@ impl<'a> WorkKinds<'a> {
                 *self.others.entry(number).or_insert_with(|| names.index(&trace.name(what)))
             }
         }
+    }
+}
+
+/// The lists of regions of the work. Pieces that were launched in the same regions share one.
+#[derive(Default)]
+struct RegionLists {
+    /// By push/pop region, of work in no start/end region.
+    of_region: HashMap<Option<usize>, SharedList<u32>>,
+    /// The list of the last piece in a start/end region.
+    last: Option<((Option<usize>, u32), SharedList<u32>)>,
+}
+
+impl RegionLists {
+    /// The list of a place; `index` gives a region's index in the trace.
+    fn get(&mut self, place: &LaunchPlace<'_>, index: impl FnMut(usize) -> u32) -> SharedList<u32> {
+        let key = place.key();
+        let known = match key {
+            (region, NO_REGIONS) => self.of_region.get(&region),
+            _ => self.last.as_ref().filter(|(last, _)| *last == key).map(|(_, list)| list),
+        };
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let list: SharedList<u32> = place.regions().map(index).collect();
+        match key {
+            (region, NO_REGIONS) => {
+                self.of_region.insert(region, list.clone());
+            }
+            _ => self.last = Some((key, list.clone())),
+        }
+        list
     }
 }
 

@@ -17,6 +17,7 @@ use super::sums::SmallIntHasher;
 use super::trace::{OtherWork, Trace};
 use crate::region_tree::InnermostLookup;
 use crate::trace_events::NameTable;
+use rgpu_model::profile::Gap;
 use rgpu_model::rank_work::{
     GpuWork, GpuWorkKind, HostRange, JoinedRanks, RankCollective, RankWork,
 };
@@ -72,7 +73,26 @@ fn is_nccl(name: &str) -> bool {
     name.trim_start_matches("void ").starts_with("nccl")
 }
 
-/// The ranks of a trace with their processes: all processes with work on a GPU, if there are
+/// Most processes of one report that are compared as ranks. A report is of one host, so its ranks
+/// are hundreds at most; more processes are programs that ran one after another.
+const MAX_PROCESSES: usize = 1024;
+
+/// The number of each rank, by its process.
+pub(super) type RankNumbers = HashMap<u64, u32>;
+
+/// The gap of a trace with more processes than can be ranks; `None` for any other.
+pub(super) fn too_many_processes(trace: &Trace, from: &str) -> Option<Gap> {
+    let count = trace.pieces.process_count();
+    (count > MAX_PROCESSES).then(|| Gap {
+        code: "ranks_capped".to_owned(),
+        text: format!(
+            "{from}: {count} processes used a GPU; rgpu compares at most {MAX_PROCESSES} of one \
+             report as ranks, so these are read as one program"
+        ),
+    })
+}
+
+/// The ranks of a trace with their numbers: all processes with work on a GPU, if there are
 /// several or `is_rank`. `known` are the collectives that the tool tells of.
 pub(super) fn read(
     trace: &Trace,
@@ -80,10 +100,10 @@ pub(super) fn read(
     known: &HashMap<i64, CollectiveFacts>,
     is_rank: bool,
     from: &str,
-) -> (Vec<u64>, Option<JoinedRanks>) {
+) -> (RankNumbers, Option<JoinedRanks>) {
     let process_count = trace.pieces.process_count();
-    if process_count == 0 || (process_count == 1 && !is_rank) {
-        return (Vec::new(), None);
+    if !(1..=MAX_PROCESSES).contains(&process_count) || (process_count == 1 && !is_rank) {
+        return (RankNumbers::new(), None);
     }
     let mut reader = RankReader::new(trace, placed, known);
     for piece in trace.pieces.rank_pieces() {
@@ -222,7 +242,7 @@ impl<'a> RankReader<'a> {
         }
     }
 
-    fn finish(mut self, from: &str) -> (Vec<u64>, Option<JoinedRanks>) {
+    fn finish(mut self, from: &str) -> (RankNumbers, Option<JoinedRanks>) {
         for (range, index) in self.trace.ranges.iter().zip(0..) {
             let Some(rank) = self.ranks.get_mut(&range.process) else { continue };
             let node = self.placed.tree.region_of_range(index);
@@ -239,7 +259,8 @@ impl<'a> RankReader<'a> {
         let mut all: Vec<(u64, RankBuilder)> = self.ranks.into_iter().collect();
         let device_of = |process: u64| self.trace.pieces.device_of(process);
         all.sort_by_key(|(process, _)| (device_of(*process), *process));
-        let processes = all.iter().map(|(process, _)| *process).collect();
+        let numbers =
+            all.iter().zip(0..).map(|((process, _), number)| (*process, number)).collect();
         let ranks = all.into_iter().zip(0..).map(|((process, rank), number)| {
             let pid = u32::try_from((process >> 24) & 0xff_ffff).ok();
             let location = RankLocation {
@@ -252,7 +273,7 @@ impl<'a> RankReader<'a> {
             RankWork { first_ns: self.trace.first_ns, ..rank.finish(location) }
         });
         let joined = JoinedRanks { ranks: ranks.collect(), ..JoinedRanks::default() };
-        (processes, Some(joined))
+        (numbers, Some(joined))
     }
 }
 

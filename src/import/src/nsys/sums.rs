@@ -137,13 +137,18 @@ impl RegionSums {
         }
     }
 
-    /// Sums by kernel, as in [`Totals::kernels`].
-    pub(super) fn kernels(&self, names: &[String]) -> Vec<KernelSum> {
+    /// Number of its kernels.
+    pub(super) fn kernel_count(&self) -> usize {
+        self.kernels.len()
+    }
+
+    /// Sums by kernel, as in [`Totals::kernels`], and of no more kernels than `most`.
+    pub(super) fn kernels(&self, names: &[String], most: usize) -> Vec<KernelSum> {
         let sums = self.kernels.iter();
-        sorted(
-            sums.filter_map(|(name, times)| Some(times.named(names.get(*name as usize)?)))
-                .collect(),
-        )
+        let mut sums: Vec<(&KernelTimes, &String)> =
+            sums.filter_map(|(name, times)| Some((times, names.get(*name as usize)?))).collect();
+        sums.sort_by(|(a, of_a), (b, of_b)| b.total.cmp(&a.total).then_with(|| of_a.cmp(of_b)));
+        sums.into_iter().take(most).map(|(times, name)| times.named(name)).collect()
     }
 }
 

@@ -233,12 +233,6 @@ pub(super) fn process(global: Option<i64>) -> u64 {
     global.unwrap_or(0).cast_unsigned() & !0xff_ffff
 }
 
-/// The number of a process among the ranks. `None` if it is none of them.
-pub(super) fn rank_of(processes: &[u64], process: u64) -> Option<u32> {
-    let at = processes.iter().position(|known| *known == process)?;
-    u32::try_from(at).ok()
-}
-
 /// Reads the trace, and the first `keep` kernels with all columns.
 pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
     let mut trace = Trace { strings: file.strings()?, ..Trace::default() };

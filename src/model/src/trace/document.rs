@@ -204,7 +204,7 @@ mod tests {
                     name: if is_late(n) { 1 } else { 2 },
                     start_ns: u64::from(n) * 10,
                     call: Some(2 * n),
-                    regions: vec![if is_late(n) { 0 } else { 2 }],
+                    regions: vec![if is_late(n) { 0 } else { 2 }].into(),
                     shape: Some(n),
                     ..TraceWork::default()
                 })
@@ -257,7 +257,7 @@ mod tests {
         for work in &trace.work {
             let call = &trace.calls[work.call.unwrap() as usize];
             assert_eq!((call.start_ns, call.name), (work.start_ns, 0));
-            assert_eq!((work.regions.as_slice(), work.name), (&[1][..], 4));
+            assert_eq!((&work.regions[..], work.name), (&[1][..], 4));
         }
         let again = trace.clone();
         trace.cut_to_document();
@@ -279,10 +279,10 @@ mod tests {
         trace.regions[1].parent = Some(2);
         trace.work[0].call = Some(u32::MAX);
         trace.work[1].name = 99;
-        trace.work[2].regions = vec![77, 2];
+        trace.work[2].regions = vec![77, 2].into();
         trace.cut_to_document();
         assert_eq!(trace.work[0].call, None);
         assert_eq!(trace.names[trace.work[1].name as usize], "");
-        assert_eq!(trace.work[2].regions, [1]);
+        assert_eq!(trace.work[2].regions[..], [1]);
     }
 }

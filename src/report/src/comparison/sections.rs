@@ -46,7 +46,9 @@ pub(super) fn report(c: &Comparison, names: KernelNames, is_whole: bool) -> Bloc
         let none = if part.there { "" } else { "no results: " };
         out.field(part.part.to_string(), format!("{none}{}", part.note));
     }
-    c.gaps.iter().for_each(|gap| out.field(gap_label(gap), &gap.text));
+    // The summary has told why there is no verdict.
+    let untold = c.gaps.iter().filter(|gap| !c.summary.contains(&gap.text));
+    untold.for_each(|gap| out.field(gap_label(gap), &gap.text));
     out
 }
 

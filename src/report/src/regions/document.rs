@@ -176,7 +176,7 @@ impl<'a> LaunchIndex<'a> {
             by_id.entry(launch.id).or_insert(at);
         }
         let mut by_path: Vec<usize> = (0..launches.len()).collect();
-        by_path.sort_by_key(|at| &launches[*at].region);
+        by_path.sort_by_key(|at| &launches[*at].region[..]);
         Self { launches, by_id, by_path }
     }
 
@@ -189,8 +189,8 @@ impl<'a> LaunchIndex<'a> {
         if !region.launches.is_empty() || !region.ranges.is_empty() {
             inside.extend(region.launches.iter().filter_map(find));
         } else if region.kind != RegionKind::StartEnd {
-            let path = |at: &usize| &self.launches[*at].region;
-            let first = self.by_path.partition_point(|at| path(at) < &region.path);
+            let path = |at: &usize| &self.launches[*at].region[..];
+            let first = self.by_path.partition_point(|at| path(at) < &region.path[..]);
             let later = self.by_path[first..].iter().copied();
             inside.extend(later.take_while(|at| path(at).starts_with(&region.path)));
         }

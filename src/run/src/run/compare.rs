@@ -423,7 +423,7 @@ fn finish(
             }
             (Some(_), _) => "timed in processes of each side, in the order a b b a, on one device",
             (None, true) => "the interleaved calls gave no times",
-            (None, false) => "the host has no GPU: the references ran on the CPU",
+            (None, false) => "the host has no GPU",
         }
         .to_owned(),
     }];

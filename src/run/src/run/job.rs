@@ -178,9 +178,10 @@ pub(super) fn take_bills(link: &HostLink, context: &mut RunContext<'_>) -> Resul
     Ok(context.folder.save(context.record)?)
 }
 
-/// Closes the connection after flushing pending messages, and records the provider's last bills.
-pub async fn close(link: HostLink, record: &mut RunRecord) {
-    let bills = link.close().await;
+/// Closes the connection after flushing pending messages, and records the provider's last bills. A
+/// user who no longer waits for the host (a second request to cancel) does not wait for this either.
+pub async fn close(link: HostLink, record: &mut RunRecord, cancel: &mut CancelSignal) {
+    let bills = link.close_until(cancel.wait_for_more_than(1)).await;
     bills.into_iter().for_each(|bill| record.cost.bill(bill.text, bill.usd));
 }
 

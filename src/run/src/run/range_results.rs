@@ -34,7 +34,7 @@ pub(super) fn keep_timed(imported: &mut ImportedArtifact, request: &Request) {
     };
     imported.keep_launches(|launch| !is_untimed(launch));
     imported.regions.retain(|region| {
-        let path = Launch { region: region.path.clone(), ..Launch::default() };
+        let path = Launch { region: region.path.clone().into(), ..Launch::default() };
         !is_untimed(&path)
     });
 }
@@ -50,13 +50,13 @@ pub(super) fn copy_to_regions(profile: &mut Profile, first: usize) {
             continue;
         }
         let from = launch.metrics.values().map(|metric| metric.from.to_string()).next();
-        let place = places.get(&launch.region);
+        let place = places.get(&launch.region[..]);
         let region = match place.and_then(|at| profile.regions.get_mut(*at)) {
             Some(region) => region,
             None => {
-                places.insert(launch.region.clone(), profile.regions.len());
+                places.insert(launch.region.to_vec(), profile.regions.len());
                 profile.regions.push(Region {
-                    path: launch.region.clone(),
+                    path: launch.region.to_vec(),
                     kind: RegionKind::PushPop,
                     instances: Some(1),
                     from: from.unwrap_or_default(),

@@ -49,7 +49,7 @@ fn any_work() -> impl Strategy<Value = TraceWork> {
             stream,
             call,
             pageable,
-            regions: vec![region],
+            regions: vec![region].into(),
             ..TraceWork::default()
         },
     )

@@ -43,7 +43,7 @@ impl Maker {
             pageable: None,
             call,
             launch: None,
-            regions: Vec::new(),
+            regions: Default::default(),
             rank: None,
             shape: self.shape,
         });
