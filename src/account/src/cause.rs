@@ -44,6 +44,8 @@ mod random_tests;
 mod reads;
 mod reads_in_row;
 mod recompute;
+mod rnn_weights;
+mod same_work_again;
 mod slow_library_kernel;
 mod slow_steps;
 mod small_copies;
@@ -58,6 +60,8 @@ mod threads;
 mod through_host;
 mod unfused_optimizer;
 mod unified;
+mod unread_output;
+mod unused_gradients;
 mod value_read;
 mod varying_lengths;
 mod waits_for_short_graphs;
@@ -137,6 +141,7 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "awkward_fft", find: awkward_fft::find },
     Cause { id: "casts", find: casts::find },
     Cause { id: "conv_layout", find: conv_layout::find },
+    Cause { id: "channels_last_left", find: conv_layout::find_breaks },
     Cause { id: "dense_embedding_gradient", find: dense_embedding_gradient::find },
     Cause { id: "dominant_kernel", find: dominant_kernel::find },
     Cause { id: "double_precision", find: double_precision::find },
@@ -152,12 +157,16 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "large_fills", find: large_fills::find },
     Cause { id: "layout_copies", find: layout_copies::find },
     Cause { id: "recompute", find: recompute::find },
+    Cause { id: "rnn_weights", find: rnn_weights::find },
+    Cause { id: "same_work_again", find: same_work_again::find },
     Cause { id: "slow_library_kernel", find: slow_library_kernel::find },
     Cause { id: "small_products", find: small_products::find },
     Cause { id: "sort_in_step", find: sort_in_step::find },
     Cause { id: "strided_access", find: strided_access::find },
     Cause { id: "graph_not_traced", find: opaque_graph::find },
     Cause { id: "sequence_lengths_vary", find: varying_lengths::find },
+    Cause { id: "output_not_read", find: unread_output::find },
+    Cause { id: "unused_gradients", find: unused_gradients::find },
     Cause { id: "unfused_optimizer", find: unfused_optimizer::find },
     Cause { id: "written_out_attention", find: written_out_attention::find },
 ];

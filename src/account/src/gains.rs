@@ -4,14 +4,17 @@
 //! cause. Each cause gives two sets of edits, where the change gives least and where it gives most,
 //! so that a gain is an interval.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rgpu_model::account::{AccountPart, TogetherGain};
 use rgpu_model::finding::{CoveredKernel, GainKind, GainScope, PotentialGain};
 use rgpu_model::trace::TraceWork;
 use rgpu_model::{Account, Finding, Trace};
 
+use crate::benchmark;
+use crate::between;
 use crate::cause::{CAUSES, Cause, Found};
+use crate::class::{self, KernelFamily};
 use crate::edits::Edits;
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
@@ -28,6 +31,23 @@ const LEAST_SHARE: f64 = 0.002;
 const MOST_TOOL_NS: u64 = 1 << 18;
 /// Nanoseconds to which that time is found.
 const TOOL_PRECISION_NS: u64 = 250;
+/// Up to that in programs that call each operator from Python, for which nsys sees many more calls
+/// than it lists: on one H200 0.1 to 60 µs explain the steps of torch programs without it.
+const MOST_PYTHON_TOOL_NS: u64 = 40_000;
+/// Causes whose change rewrites much of a program, and those that only name a place: what their
+/// gain counts in the order, so that a plain mistake of about the same gain comes first.
+const GENERAL: &[(&str, f64)] = &[
+    ("launch_bound", 0.6),
+    ("host_work_per_launch", 0.6),
+    ("unfused_element_wise", 0.6),
+    ("same_work_again", 0.6),
+    ("host_pause", 0.75),
+];
+/// Causes that speak of the host's time for each launch, to which the profiler adds most: the larger
+/// the part of a step in which the GPU works, the less they are the limit without it.
+const OF_LAUNCHES: &[&str] = &["launch_bound", "host_work_per_launch"];
+/// A step was measured without the profiler to this: the replay's may be shorter or longer.
+const PLAIN_PRECISION: f64 = 0.03;
 /// Causes that are replayed together.
 const TOGETHER: usize = 3;
 /// A finding that adds less than this part of its own gain to those before it tells the same again.
@@ -45,14 +65,32 @@ pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<F
     let (program_ns, program_parts) = program(trace, &order);
     let mut account =
         Account { program_ns, program_parts, rank, from: trace.from.clone(), ..Account::default() };
-    let findings = match steps::find(trace, &order) {
-        Some(steps) => account_of_steps(trace, facts, &steps, &mut account),
+    if let Some(benchmark) = benchmark::find(trace, &order) {
+        account.no_gains = Some("it measures kernels one by one, and has no steps".to_owned());
+        return Some((account, vec![benchmark.finding(trace)]));
+    }
+    let steps = steps::find(trace, &order);
+    let mut findings = match &steps {
+        Some(steps) => account_of_steps(trace, facts, steps, &mut account),
         None => {
             account.no_gains = Some("nothing repeats that could be called a step".to_owned());
             let (ns, parts) = (account.program_ns, &account.program_parts);
             program::findings(trace, facts, &order, ns, parts)
         }
     };
+    let is_told = findings.iter().any(|finding| finding.id == "compiled_in_loop");
+    let all = steps.as_ref().map_or(&[][..], |steps| steps.all.as_slice());
+    let again = between::compiled_again(trace, &order, all);
+    let of_program = again.filter(|_| !is_told).into_iter().chain(between::host_alone(
+        trace,
+        &order,
+        account.program_ns,
+    ));
+    for finding in of_program {
+        let share = |finding: &Finding| finding.stake.as_ref().map_or(0.0, |stake| stake.share);
+        let at = findings.iter().position(|other| share(other) < share(&finding));
+        findings.insert(at.unwrap_or(findings.len()), finding);
+    }
     Some((account, findings))
 }
 
@@ -150,7 +188,7 @@ fn account_of_steps(
         ));
         return Vec::new();
     }
-    let (least_ns, most_ns) = tool_ns(&graph, &boundaries, facts);
+    let (least_ns, most_ns) = tool_ns(&graph, &work, &boundaries, facts);
     let Some(replays) = Replays::new(&graph, &boundaries, [least_ns, most_ns]) else {
         account.no_gains = Some("the steps could not be replayed".to_owned());
         return Vec::new();
@@ -191,22 +229,37 @@ fn recorded_step_ns(
 }
 
 /// What the profiler adds to each call, in nanoseconds: least and most. If a step was measured
-/// without it, the time that makes the replayed step as long, found by halving an interval.
-fn tool_ns(graph: &Graph<'_>, boundaries: &[u32], facts: &GpuFacts) -> (u64, u64) {
+/// without it, the times that make the replayed step as long, found by halving an interval.
+fn tool_ns(graph: &Graph<'_>, work: &[u32], boundaries: &[u32], facts: &GpuFacts) -> (u64, u64) {
     let Some(plain_ns) = facts.plain_step_ns.filter(|ns| *ns > 0) else {
-        return facts.tool_ns.unwrap_or((0, 0));
+        let Some((least_ns, most_ns)) = facts.tool_ns else { return (0, 0) };
+        let is_python = is_called_from_python(graph.trace, work);
+        return (least_ns, if is_python { most_ns.max(MOST_PYTHON_TOOL_NS) } else { most_ns });
     };
-    let (mut low_ns, mut high_ns) = (0, MOST_TOOL_NS);
-    while high_ns - low_ns > TOOL_PRECISION_NS {
-        let tool_ns = low_ns + (high_ns - low_ns) / 2;
-        let replayed = graph.replay(&Edits { tool_ns, ..Edits::default() });
-        if replayed.step_ns(boundaries).is_some_and(|step_ns| step_ns > plain_ns as f64) {
-            low_ns = tool_ns;
-        } else {
-            high_ns = tool_ns;
+    // Where the GPU is the limit, any longer time of the profiler explains the step as well.
+    let find = |least_step_ns: f64| {
+        let (mut low_ns, mut high_ns) = (0, MOST_TOOL_NS);
+        while high_ns - low_ns > TOOL_PRECISION_NS {
+            let tool_ns = low_ns + (high_ns - low_ns) / 2;
+            let replayed = graph.replay(&Edits { tool_ns, ..Edits::default() });
+            if replayed.step_ns(boundaries).is_some_and(|step_ns| step_ns > least_step_ns) {
+                low_ns = tool_ns;
+            } else {
+                high_ns = tool_ns;
+            }
         }
-    }
-    (low_ns, high_ns)
+        low_ns
+    };
+    let plain_ns = plain_ns as f64;
+    (find(plain_ns * (1.0 + PLAIN_PRECISION)), find(plain_ns * (1.0 - PLAIN_PRECISION)))
+}
+
+/// Whether each operator of a program is a call from Python: it has kernels of torch or CuPy.
+fn is_called_from_python(trace: &Trace, work: &[u32]) -> bool {
+    let work = work.iter().filter_map(|at| trace.work.get(*at as usize));
+    let names: BTreeSet<u32> = work.map(|work| work.name).collect();
+    let mut names = names.into_iter().filter_map(|name| trace.names.get(name as usize));
+    names.any(|name| matches!(class::family(name), KernelFamily::Torch | KernelFamily::Cupy))
 }
 
 /// Replays of one window: with the least and with the most time of the profiler taken out.
@@ -295,7 +348,12 @@ impl<'c> Gain<'c> {
     /// known, but the work takes most of a step, it stands as a twentieth.
     fn weight(&self, view: &View<'_>) -> f64 {
         if !self.found.most.is_empty() {
-            return self.middle();
+            let general = GENERAL.iter().find(|(id, _)| *id == self.cause.id);
+            let weight = general.map_or(1.0, |(_, weight)| *weight);
+            let is_unsure =
+                OF_LAUNCHES.contains(&self.cause.id) && view.facts.plain_step_ns.is_none();
+            let idle_share = if is_unsure { 1.0 - gpu_share(view) } else { 1.0 };
+            return self.middle() * weight * idle_share;
         }
         let work = self.found.work.iter().filter_map(|at| view.trace.work.get(*at as usize));
         let ns = work.map(|work| work.duration_ns as f64).sum::<f64>() / view.step_count();
@@ -336,6 +394,12 @@ impl<'c> Gain<'c> {
             ..Finding::default()
         }
     }
+}
+
+/// The part of a step in which the GPU works, 0 to 1, by the sum of its work.
+fn gpu_share(view: &View<'_>) -> f64 {
+    let ns: f64 = view.work().map(|(_, work)| work.duration_ns as f64).sum();
+    (ns / view.step_count() / view.step_ns().max(1.0)).clamp(0.0, 1.0)
 }
 
 /// Drops findings whose gain those before them give back already.

@@ -11,6 +11,8 @@
 // Tests make what they like.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod benchmark;
+mod between;
 pub mod cause;
 pub mod class;
 pub mod compare;

@@ -136,16 +136,45 @@ impl Program<'_> {
         self.bound(id, "copy from and to pinned memory", ns, text, hint)
     }
 
-    /// Pages of unified memory that move.
+    /// Pages of unified memory that move: beside kernels that wait for them, or while the host does.
     fn migrations(&self) -> Option<Finding> {
-        let ns = self.path_ns(&AccountCause::CopyUnified)?;
+        let mut moves: Vec<(u64, u64)> = self
+            .work
+            .iter()
+            .filter(|work| class::of_work(self.trace, work) == AccountCause::CopyUnified)
+            .map(|work| (work.start_ns, work.end_ns()))
+            .collect();
+        moves.sort_unstable();
+        let kernels = self.work.iter().filter(|work| work.kind == TraceWorkKind::Kernel);
+        let mut waiting: BTreeMap<u32, u64> = BTreeMap::new();
+        for kernel in kernels {
+            // From the first move to the last: between them are the faults.
+            let from = moves.partition_point(|(start_ns, _)| *start_ns < kernel.start_ns);
+            let rest = moves.get(from..).unwrap_or_default();
+            let inside = rest.get(..rest.partition_point(|(s, _)| *s < kernel.end_ns()));
+            let (first, last) = inside.and_then(|all| all.first().zip(all.last())).unzip();
+            let ns = first.zip(last).map_or(0, |((start_ns, _), (_, end_ns))| end_ns - start_ns);
+            let sum = waiting.entry(kernel.name).or_default();
+            *sum = sum.saturating_add(ns.min(kernel.duration_ns));
+        }
+        let in_kernels = waiting.values().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+        let on_path = self.path_ns(&AccountCause::CopyUnified).unwrap_or(0);
+        let ns = in_kernels.saturating_add(on_path);
+        let most = waiting.into_iter().max_by_key(|(_, ns)| *ns).filter(|(_, ns)| *ns > 0);
+        let name = most.and_then(|(name, _)| self.trace.names.get(name as usize));
         let text = format!(
-            "pages of unified memory move between host and GPU for {} of the program's {}",
+            "pages of unified memory move between host and GPU in {} pieces, for {} of the \
+             program's {}{}",
+            moves.len(),
             words::time(ns as f64),
             words::time(self.program_ns as f64),
+            name.map_or(String::new(), |name| {
+                format!("; `{}` waits longest for them", words::short_name(name))
+            }),
         );
         let hint = "`cudaMemPrefetchAsync` before the first kernel and before the host reads; \
-                    `cudaMemAdvise` for data that both only read; or `cudaMalloc` and one copy";
+                    `cudaMemAdvise` for data that both only read; or `cudaMalloc` and one copy; data \
+                    that the host fills may be filled by a kernel";
         let change = "prefetch unified memory";
         self.bound("unified_memory_migrations", change, ns, text, hint)
     }

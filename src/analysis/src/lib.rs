@@ -18,6 +18,7 @@ mod concept;
 mod counted_work;
 mod datasheet;
 mod device;
+mod dominant;
 mod geometric_mean;
 mod geometry;
 mod kernel_verdict;
@@ -75,7 +76,8 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let mut found = merge::findings(profile, &verdicts, &graphs, &set_up_ids);
     found.extend(idle.into_iter().chain(of_ranks).flatten());
     let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
-    let of_steps = trace.map(|trace| step_account::add(profile, trace)).unwrap_or_default();
+    let mut of_steps = trace.map(|trace| step_account::add(profile, trace)).unwrap_or_default();
+    dominant::explain(profile, &mut of_steps);
     step_account::leave_out_told(profile, &of_steps, &mut found);
     profile.findings.extend(only_set_up);
     profile.findings.extend(of_steps);
@@ -89,4 +91,5 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let repeating_ns = stake::leading_ns(steady_ns, steady_share, span_ns);
     stake::sort(profile, repeating_ns);
     profile.kernel_verdicts = kernel_verdict::verdicts(profile, &limits);
+    dominant::add_counters(profile);
 }

@@ -6,14 +6,19 @@
 //! anew in each step costs 6 bytes an element. Where all tensors of a layer have one type, no cast
 //! is left; a norm or a loss that stays in FP32 keeps some, so the lower end keeps 40 %.
 
+use std::collections::BTreeMap;
+
 use rgpu_model::account::AccountCause;
 
 use super::Found;
 use super::picked::{Changes, Framework, Picked};
+use super::words::{short_name, time};
 use crate::view::View;
 
 /// The part of the casts that is left where norms and losses stay in FP32.
 const KEPT_SHARE: f64 = 0.4;
+/// Casts of one size in a step from which on they may be of one tensor.
+const LEAST_REPEATS: f64 = 8.0;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
@@ -25,7 +30,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         Framework::Torch => {
             "keep the weights in the type that the products use: `model.to(torch.bfloat16)`, with \
              FP32 only in the optimizer; or one `torch.autocast(\"cuda\", torch.bfloat16)` around \
-             forward and loss, which casts each weight once; `torch.compile` fuses what is left"
+             the whole forward pass, its loops and loss, which casts each weight once (leaving it \
+             empties its cache); `torch.compile` fuses what is left"
         }
         Framework::Jax => {
             "keep parameters and activations in one dtype (`param_dtype=jnp.bfloat16`, \
@@ -40,13 +46,38 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let changes = Changes::new(view);
     Some(Found {
         change: "keep tensors in one type".to_owned(),
-        text: format!("casts between types take {}", casts.words()),
+        text: format!("casts between types take {}{}", casts.words(), repeated(view, &casts)),
         hint: hint.to_owned(),
         least: changes.scaled(&casts.at, KEPT_SHARE),
         most: changes.without(&casts.at, 0.5),
         work: casts.at,
         ..Found::default()
     })
+}
+
+/// Large casts of one size that come again and again in a step: perhaps of one tensor.
+fn repeated(view: &View<'_>, casts: &Picked<'_, '_>) -> String {
+    let mut times: BTreeMap<(u32, u32), (usize, u64)> = BTreeMap::new();
+    for work in casts.at.iter().filter_map(|at| view.trace.work.get(*at as usize)) {
+        if let Some(shape) = work.shape {
+            let sum = times.entry((work.name, shape)).or_default();
+            *sum = (sum.0.saturating_add(1), sum.1.saturating_add(work.duration_ns));
+        }
+    }
+    let most = times.into_iter().max_by_key(|(_, (_, ns))| *ns);
+    let Some(((name, _), (count, ns))) = most else { return String::new() };
+    let (count, steps) = (count as f64, view.step_count());
+    if count < LEAST_REPEATS * steps || ns as f64 * 3.0 < casts.ns() * steps {
+        return String::new();
+    }
+    let name = view.trace.names.get(name as usize).map_or("", String::as_str);
+    format!(
+        "; {:.0} of them a step are of one size (`{}`, {} each), as when one tensor is cast again \
+         for each use",
+        count / steps,
+        short_name(name),
+        time(ns as f64 / count)
+    )
 }
 
 #[cfg(test)]

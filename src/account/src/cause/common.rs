@@ -150,6 +150,39 @@ pub(super) fn next_on_stream(view: &View<'_>) -> HashMap<u32, u32> {
     next
 }
 
+/// The time that work covers, as spans in order that do not overlap.
+pub(super) fn union<'t>(work: impl IntoIterator<Item = &'t TraceWork>) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> =
+        work.into_iter().map(|work| (work.start_ns, work.end_ns())).collect();
+    all.sort_unstable();
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for (start_ns, end_ns) in all {
+        match spans.last_mut() {
+            Some((_, end)) if start_ns <= *end => *end = end_ns.max(*end),
+            _ => spans.push((start_ns, end_ns)),
+        }
+    }
+    spans
+}
+
+/// Nanoseconds of `start_ns` to `end_ns` that the spans cover.
+pub(super) fn overlap_ns(spans: &[(u64, u64)], start_ns: u64, end_ns: u64) -> u64 {
+    inside(spans, start_ns, end_ns)
+        .map(|(start, end)| end.min(end_ns).saturating_sub(start.max(start_ns)))
+        .fold(0, u64::saturating_add)
+}
+
+/// The spans that have a part in `start_ns` to `end_ns`.
+pub(super) fn inside(
+    spans: &[(u64, u64)],
+    start_ns: u64,
+    end_ns: u64,
+) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let from = spans.partition_point(|(_, end)| *end <= start_ns);
+    let rest = spans.get(from..).unwrap_or_default().iter().copied();
+    rest.take_while(move |(start, _)| *start < end_ns)
+}
+
 /// Bytes per second of copies from pinned memory: that of the GPU, else the best of the trace's
 /// copies of at least 1 MB. `None` if neither is known.
 pub(super) fn pinned_bytes_per_s(view: &View<'_>) -> Option<f64> {

@@ -8,7 +8,8 @@
 //! kernels that count go whole; at least half of their time goes, since what follows the selection
 //! now works on all elements.
 
-use super::common::{is_small, part, per_step, recurs, remove_work};
+use super::common::{is_small, part, per_step, recurs};
+use super::picked::Changes;
 use super::reads::{ValueRead, value_reads};
 use super::{Found, value_read, words};
 use crate::edits::Edits;
@@ -41,10 +42,11 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         value_read::remove_read(view, &mut least, read);
         value_read::remove_read(view, &mut most, read);
     }
+    let changes = Changes::new(view);
     for at in &counting {
         if let Some(work) = view.trace.work.get(*at as usize) {
             least.work_ns.insert(*at, part(work.duration_ns, 0.5));
-            remove_work(&mut most, *at, work);
+            changes.remove(&mut most, *at, 1.0);
         }
     }
     Some(Found {

@@ -48,7 +48,14 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         }
         edits
     };
+    let compiled = kernels_of_compiler_before(view);
     let hint = match Framework::of(view) {
+        Framework::Torch if compiled > 0 => {
+            "the compiled function is not what runs any more: `TORCH_LOGS=recompiles,graph_breaks` \
+             says why (an attribute or size that changes in each call, up to \
+             `torch._dynamo.config.recompile_limit`); take what changes out of the compiled \
+             function, or mark it dynamic"
+        }
         Framework::Cupy => {
             "`@cupy.fuse()` above the function, or one `cupy.ElementwiseKernel`; where a sum \
              follows, `cupy.ReductionKernel`"
@@ -62,10 +69,18 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     Some(Found {
         change: "fuse element-wise operators".to_owned(),
         text: format!(
-            "element-wise kernels in {:.0} chains a step of {:.1} kernels each take {}",
+            "element-wise kernels in {:.0} chains a step of {:.1} kernels each take {}{}",
             count / view.step_count(),
             length / count.max(1.0),
-            kernels.words()
+            kernels.words(),
+            if compiled == 0 {
+                String::new()
+            } else {
+                format!(
+                    "; {compiled} kernels of torch's compiler ran before, none runs in these steps: \
+                     the program fell back to its operators"
+                )
+            }
         ),
         hint: hint.to_owned(),
         least: edits(false),
@@ -73,6 +88,16 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         work: kernels.at.clone(),
         ..Found::default()
     })
+}
+
+/// Launches of kernels of torch's compiler before the window, if the window has none.
+fn kernels_of_compiler_before(view: &View<'_>) -> usize {
+    if view.has_family(KernelFamily::Inductor) {
+        return 0;
+    }
+    let begin_ns = view.window().first().map_or(0, |step| step.start_ns);
+    let before = view.trace.work.iter().take_while(|work| work.start_ns < begin_ns);
+    before.filter(|work| view.family(work) == KernelFamily::Inductor).count()
 }
 
 /// Whether a kernel can be a part of a fused element-wise one.

@@ -9,7 +9,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::common::{is_small, part, per_step, recurs, sum};
+use rgpu_model::trace::TraceWork;
+
+use super::common::{Direction, direction, is_small, part, per_step, recurs, sum};
 use super::{Found, loading, words};
 use crate::edits::Edits;
 use crate::host_calls::{CallKind, Framework, HostCall};
@@ -56,7 +58,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             words::place(view, costly),
             operator(view, costly),
         ),
-        hint: hint(view.host().framework).to_owned(),
+        hint: hint(view, costly).to_owned(),
         least,
         most,
         work: Vec::new(),
@@ -87,14 +89,19 @@ fn long_pauses<'v>(view: &'v View<'_>) -> Vec<&'v HostCall> {
 
 /// What makes a place in a step: the call and the work that it, or the next launch, launches.
 fn slot(view: &View<'_>, call: &HostCall) -> (u32, Option<u32>) {
+    let work = next_work(view, call);
+    // A query of a kernel's name or attribute before a launch is the launch's place.
+    let name = if call.kind == CallKind::Other { u32::MAX } else { call.name };
+    (name, work.map(|work| work.name))
+}
+
+/// The work that a call, or the next launch of its thread, launches.
+fn next_work<'t>(view: &View<'t>, call: &HostCall) -> Option<&'t TraceWork> {
     let calls = &view.host().all;
     let from = calls.partition_point(|other| other.at < call.at);
     let later = calls.get(from..).unwrap_or_default();
     let mut later = later.iter().take(500).filter(|other| other.thread == call.thread);
-    let work = later.find_map(|other| view.trace.work.get(other.work? as usize));
-    // A query of a kernel's name or attribute before a launch is the launch's place.
-    let name = if call.kind == CallKind::Other { u32::MAX } else { call.name };
-    (name, work.map(|work| work.name))
+    later.find_map(|other| view.trace.work.get(other.work? as usize))
 }
 
 /// The operator or function that covers the middle of the pause, if the trace tells.
@@ -110,8 +117,17 @@ fn operator(view: &View<'_>, call: &HostCall) -> String {
     name.map_or(String::new(), |name| format!(" (in `{name}`)"))
 }
 
-fn hint(framework: Framework) -> &'static str {
-    match framework {
+/// What to do, by what follows the pause: input is prepared before a copy to the GPU only.
+fn hint(view: &View<'_>, pause: &HostCall) -> &'static str {
+    let brings_input =
+        next_work(view, pause).is_some_and(|work| direction(view, work) == Some(Direction::ToGpu));
+    match view.host().framework {
+        Framework::Torch if !brings_input => {
+            "nothing is brought to the GPU after it, so it is no input: look for Python between the \
+             operators, a module's own preparation in each call (weights that are packed again, a \
+             plan that is made again), logging, or a callback; do it once before the loop, or while \
+             the GPU works"
+        }
         Framework::Torch => {
             "prepare the next batch while the GPU works: `DataLoader(num_workers=4, \
              prefetch_factor=2, persistent_workers=True)` or a thread; do random draws, indexing \

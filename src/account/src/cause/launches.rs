@@ -7,6 +7,12 @@ use crate::view::View;
 
 /// Works of a run from which on a graph pays.
 const LEAST_WORKS: u32 = 5;
+/// The part of a step's works that a run has at least, so that a graph of it is worth its code.
+const LEAST_RUN_SHARE: f64 = 0.15;
+/// The part of a step's works that such runs have at least together.
+const LEAST_RUNS_SHARE: f64 = 0.5;
+/// The part of works that is equal from step to step.
+const EQUAL_SHARE: f64 = 0.995;
 
 /// Consecutive calls of one thread that launch work and do nothing that a capture forbids.
 pub(super) struct LaunchRun<'v> {
@@ -38,6 +44,20 @@ pub(super) fn launch_runs<'v>(view: &'v View<'_>) -> Vec<LaunchRun<'v>> {
         finish(&mut runs, calls);
     }
     runs
+}
+
+/// The runs that CUDA graphs could hold: each a large part of the step, together most of it. Empty
+/// if waits, blocking copies or changing shapes leave none: what follows a wait may depend on what
+/// was read.
+pub(super) fn graph_runs<'v>(view: &'v View<'_>) -> Vec<LaunchRun<'v>> {
+    let works = view.work().count() as f64;
+    if equal_share(view) < EQUAL_SHARE {
+        return Vec::new();
+    }
+    let mut runs = launch_runs(view);
+    runs.retain(|run| f64::from(run.works) * view.step_count() >= LEAST_RUN_SHARE * works);
+    let held: u64 = runs.iter().map(|run| u64::from(run.works)).sum();
+    if held as f64 >= LEAST_RUNS_SHARE * works { runs } else { Vec::new() }
 }
 
 fn finish<'v>(runs: &mut Vec<LaunchRun<'v>>, calls: Vec<&'v HostCall>) {
@@ -115,9 +135,12 @@ pub(super) fn gpu_ns(view: &View<'_>) -> f64 {
     (ns / view.step_count()).min(view.step_ns())
 }
 
-/// The part of the window's works that is equal from step to step, by names, 0 to 1.
+/// The part of the window's works that is equal from step to step, by name, grid and size, 0 to 1.
 pub(super) fn equal_share(view: &View<'_>) -> f64 {
-    let name = |at: &u32| view.trace.work.get(*at as usize).map(|work| work.name);
+    let name = |at: &u32| {
+        let work = view.trace.work.get(*at as usize)?;
+        Some((work.name, work.shape, work.bytes))
+    };
     let Some(first) = view.window().first() else { return 0.0 };
     let (mut equal, mut all) = (0_usize, 0_usize);
     for step in view.window() {

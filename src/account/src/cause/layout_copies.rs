@@ -7,6 +7,8 @@
 //! of them, and the upper end is a bound. Conversions for convolutions and copies that grow from
 //! step to step are told by causes of their own.
 
+use std::collections::BTreeSet;
+
 use rgpu_model::account::AccountCause;
 
 use super::picked::{Changes, Framework, Picked, has_name, names_that};
@@ -20,11 +22,14 @@ const KEPT_SHARE: f64 = 0.7;
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let others = names_that(view, conv_layout::is_conversion);
     let growing = growing_copies::growing_names(view);
-    let copies = Picked::find(view, |work| {
+    let of_convolutions = conv_layout::breaks(view).map_or_else(Vec::new, |copies| copies.at);
+    let of_convolutions: BTreeSet<u32> = of_convolutions.into_iter().collect();
+    let mut copies = Picked::find(view, |work| {
         matches!(view.class(work), AccountCause::Layout | AccountCause::CopyDevice)
             && !has_name(&others, work)
             && !growing.contains(&work.name)
     });
+    copies.at.retain(|at| !of_convolutions.contains(at));
     if !copies.matters() {
         return None;
     }

@@ -7,6 +7,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use rgpu_model::account::AccountCause;
+use rgpu_model::trace::{TraceWork, TraceWorkKind};
+
 use super::common::{is_small, part, per_step, recurs, sum};
 use super::{Found, words};
 use crate::edits::Edits;
@@ -41,6 +44,20 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         least.host_before_ns.insert(call.at, part(call.before_ns, 0.3));
     }
     let hint = match view.host().framework {
+        Framework::Torch | Framework::Cupy
+            if are_before(view, &loads, |work| view.class(work) == AccountCause::Fft) =>
+        {
+            "a plan of a Fourier transform is made anew in each step: the cache of plans holds fewer \
+             than the sizes in use (CuPy: `cupy.fft.config.get_plan_cache().set_size(n)`; torch: \
+             `torch.backends.cuda.cufft_plan_cache.max_size = n`), or use fewer lengths"
+        }
+        Framework::Torch if are_before(view, &loads, |work| view.name(work).contains("cudnn")) => {
+            "cuDNN makes a plan for each new shape: keep shapes equal from step to step (a cache of \
+             keys and values that grows by one position in each step has a new shape in each: make \
+             it once with its final length, write in place and mask; Transformers: \
+             `cache_implementation=\"static\"`), or take another backend \
+             (`torch.nn.attention.sdpa_kernel`)"
+        }
         Framework::Torch => {
             "find what compiles with `TORCH_LOGS=recompiles`; pad to a few shapes, or \
              `torch.compile(dynamic=True)` and `torch._dynamo.mark_dynamic`"
@@ -75,6 +92,19 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         decides: None,
         is_bound: false,
     })
+}
+
+/// Whether most of the calls that load code have such a kernel as the next one but fills.
+fn are_before(view: &View<'_>, loads: &[&HostCall], is_it: impl Fn(&TraceWork) -> bool) -> bool {
+    let calls = &view.host().all;
+    let leads_to_it = |load: &&&HostCall| {
+        let from = calls.partition_point(|other| other.at <= load.at);
+        let later = calls.get(from..).unwrap_or_default().iter().take(500);
+        let mut work = later.filter_map(|call| view.trace.work.get(call.work? as usize));
+        let next = work.find(|work| work.kind == TraceWorkKind::Kernel);
+        next.is_some_and(&is_it)
+    };
+    loads.iter().filter(leads_to_it).count() * 2 > loads.len()
 }
 
 /// Calls after a long pause that launch a kernel whose name is new in the trace.

@@ -11,7 +11,7 @@ use rgpu_model::account::AccountCause;
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 
 use super::picked::{Changes, Picked, duration, has_name, lanes, names_that};
-use super::{Found, words};
+use super::{Found, words, written_out_attention};
 use crate::class::KernelFamily;
 use crate::edits::Edits;
 use crate::view::View;
@@ -34,11 +34,12 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             .iter()
             .any(|word| name.contains(word))
     });
+    let attention = written_out_attention::work(view);
     let (mut slow, mut most) = (Vec::new(), Edits::default());
     let changes = Changes::new(view);
     for lane in &lanes(view) {
         for (position, (at, work)) in lane.iter().enumerate() {
-            if has_name(&told, work) || !is_judged(view, work) {
+            if has_name(&told, work) || attention.contains(at) || !is_judged(view, work) {
                 continue;
             }
             let from = position.saturating_sub(NEAR);

@@ -3,21 +3,31 @@
 //! Signature: migrations of unified memory (nsys's copy kinds 11 to 13) in the window's time, while
 //! kernels run (a kernel that touches pages of the host waits for them) or while the host works on
 //! pages of the GPU (the reference's cause 16). With the pages in place a kernel takes its time
-//! without the migrations beside it. At most no migration is left; at least the bytes are brought
-//! over the pinned bandwidth before the kernel (`cudaMemPrefetchAsync`), and the host's time
-//! shrinks by half of the migrations in it.
+//! without the migrations beside it: what equal launches without any take, where there are some.
+//! Where the host touches pages one after another, each is a fault that takes longer than its move,
+//! so the pause counts from its first move to its last. At most no migration is left; at least the
+//! bytes are brought over the pinned bandwidth before the kernel (`cudaMemPrefetchAsync`), and the
+//! host's time shrinks by half of that.
+
+use std::collections::{BTreeMap, HashMap};
 
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 
-use super::common::{is_small, per_step, pinned_bytes_per_s};
+use super::common::{inside, is_small, overlap_ns, per_step, pinned_bytes_per_s, union};
 use super::{Found, words};
 use crate::edits::Edits;
+use crate::host_calls::median;
 use crate::view::View;
+
+/// Moves in one pause of the host that are faults one after another.
+const LEAST_FAULTS: usize = 4;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let moves = migrations(view);
-    let spans = union(&moves);
+    let spans = union(moves.iter().copied());
+    let undisturbed = undisturbed_ns(view, &spans);
+    let mut waiting: BTreeMap<u32, u64> = BTreeMap::new();
     let bytes = moves.iter().filter_map(|work| work.bytes).fold(0, u64::saturating_add);
     let moved_ns = spans.iter().map(|(start, end)| end - start).fold(0, u64::saturating_add);
     let host = view.host();
@@ -30,18 +40,25 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             continue;
         }
         let path = host.work_path(at).run_ns;
-        in_kernels = in_kernels.saturating_add(beside.min(path));
+        let alone_ns = undisturbed.get(&(work.name, work.shape)).copied();
+        let alone_ns = alone_ns.filter(|ns| *ns < work.duration_ns);
+        // Faults hold a kernel for longer than their moves take.
+        let held_ns = alone_ns.map_or(beside, |ns| (work.duration_ns - ns).max(beside));
+        in_kernels = in_kernels.saturating_add(held_ns.min(path));
+        let of_name = waiting.entry(work.name).or_default();
+        *of_name = of_name.saturating_add(held_ns.min(path));
         // The kernel's bytes as the part of all migrations that ran beside it.
         let share = beside as f64 / moved_ns.max(1) as f64;
         let fetch_ns = rate.map_or(beside as f64 / 2.0, |rate| bytes as f64 * share * 1e9 / rate);
-        let alone_ns = work.duration_ns.saturating_sub(beside).max(work.duration_ns / 50);
+        let rest_ns = work.duration_ns.saturating_sub(beside).max(work.duration_ns / 50);
+        let alone_ns = alone_ns.map_or(rest_ns, |ns| ns.min(rest_ns));
         let fetched_ns = alone_ns.saturating_add(fetch_ns.round() as u64);
         most.work_ns.insert(at, alone_ns);
         least.work_ns.insert(at, fetched_ns.min(work.duration_ns));
     }
     for call in &host.all {
         let start_ns = call.start_ns.saturating_sub(call.before_ns);
-        let beside = overlap_ns(&spans, start_ns, call.start_ns).min(call.before_path_ns);
+        let beside = fault_ns(&spans, start_ns, call.start_ns).min(call.before_path_ns);
         if beside > 0 {
             in_host = in_host.saturating_add(beside);
             most.host_before_ns.insert(call.at, call.before_ns - beside);
@@ -56,16 +73,24 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         change: "keep the pages where they are used".to_owned(),
         text: format!(
             "{} migrations of unified memory a step move {}: {} of a step in kernels that wait for \
-             pages, and {} in the host's work",
+             pages{}, and {} in which the host touches pages that lie on the GPU",
             words::count(moves.len(), view),
             words::size(per_step(view, bytes)),
             words::time(in_kernels),
+            most_waiting(view, &waiting),
             words::time(in_host),
         ),
-        hint: "call `cudaMemPrefetchAsync(p, bytes, device, stream)` before the kernel, \
-               `cudaMemAdvise` (read-mostly, preferred location) for data that both sides read, or \
-               use `cudaMalloc` and explicit copies for what only kernels touch"
-            .to_owned(),
+        hint: if in_host > in_kernels / 4.0 {
+            "let a kernel gather what the host reads into a small buffer, and copy that \
+             (`cudaMalloc` for the rest), so that the large arrays' pages stay on the GPU; else \
+             `cudaMemPrefetchAsync(p, bytes, device, stream)` before the kernel, and \
+             `cudaMemAdvise` (read-mostly, preferred location) for data that both sides read"
+        } else {
+            "call `cudaMemPrefetchAsync(p, bytes, device, stream)` before the kernel, \
+             `cudaMemAdvise` (read-mostly, preferred location) for data that both sides read, or \
+             use `cudaMalloc` and explicit copies for what only kernels touch"
+        }
+        .to_owned(),
         least,
         most,
         work: Vec::new(),
@@ -73,6 +98,41 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         decides: None,
         is_bound: false,
     })
+}
+
+/// What equal launches without a migration beside them take: the median in nanoseconds, by name and
+/// grid.
+fn undisturbed_ns(view: &View<'_>, spans: &[(u64, u64)]) -> HashMap<(u32, Option<u32>), u64> {
+    let mut times: HashMap<(u32, Option<u32>), Vec<u64>> = HashMap::new();
+    for (_, work) in view.work().filter(|(_, work)| work.kind == TraceWorkKind::Kernel) {
+        if work.shape.is_some() && overlap_ns(spans, work.start_ns, work.end_ns()) == 0 {
+            times.entry((work.name, work.shape)).or_default().push(work.duration_ns);
+        }
+    }
+    let enough = times.into_iter().filter(|(_, times)| times.len() >= 3);
+    enough.map(|(key, times)| (key, median(times))).collect()
+}
+
+/// Nanoseconds of a pause of the host in which it waits for pages: from the first move in it to the
+/// last if there are several, since each is a fault of its own.
+fn fault_ns(spans: &[(u64, u64)], start_ns: u64, end_ns: u64) -> u64 {
+    let moved_ns = overlap_ns(spans, start_ns, end_ns);
+    let mut moves = inside(spans, start_ns, end_ns);
+    let Some((first_ns, _)) = moves.next() else { return 0 };
+    let (mut count, mut last_ns) = (1_usize, first_ns);
+    for (_, move_end_ns) in moves {
+        count += 1;
+        last_ns = move_end_ns.min(end_ns);
+    }
+    let spread_ns = last_ns.saturating_sub(first_ns.max(start_ns));
+    if count >= LEAST_FAULTS { spread_ns.max(moved_ns) } else { moved_ns }
+}
+
+/// The kernel that waits longest for pages.
+fn most_waiting(view: &View<'_>, waiting: &BTreeMap<u32, u64>) -> String {
+    let most = waiting.iter().max_by_key(|(_, ns)| **ns).filter(|(_, ns)| **ns > 0);
+    let name = most.and_then(|(name, _)| view.trace.names.get(*name as usize));
+    name.map_or(String::new(), |name| format!(" (most in `{}`)", words::short_name(name)))
 }
 
 /// Migrations within the time of the window, in order of start.
@@ -90,27 +150,6 @@ fn migrations<'t>(view: &View<'t>) -> Vec<&'t TraceWork> {
             && view.name(work).starts_with("unified")
     });
     moves.collect()
-}
-
-/// The time that `moves` cover, as spans in order that do not overlap.
-fn union(moves: &[&TraceWork]) -> Vec<(u64, u64)> {
-    let mut spans: Vec<(u64, u64)> = Vec::new();
-    for work in moves {
-        match spans.last_mut() {
-            Some((_, end)) if work.start_ns <= *end => *end = work.end_ns().max(*end),
-            _ => spans.push((work.start_ns, work.end_ns())),
-        }
-    }
-    spans
-}
-
-/// Nanoseconds of `start_ns` to `end_ns` that the spans cover.
-fn overlap_ns(spans: &[(u64, u64)], start_ns: u64, end_ns: u64) -> u64 {
-    let from = spans.partition_point(|(_, end)| *end <= start_ns);
-    let inside = spans.get(from..).unwrap_or_default().iter();
-    let inside = inside.take_while(|(start, _)| *start < end_ns);
-    let parts = inside.map(|(start, end)| (*end).min(end_ns) - (*start).max(start_ns));
-    parts.fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

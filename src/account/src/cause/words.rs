@@ -114,7 +114,7 @@ fn without_unnamed(name: &str) -> &str {
 }
 
 /// Name of a call without its version: `cudaMalloc_v3020` is `cudaMalloc`.
-pub(super) fn call_name(name: &str) -> &str {
+pub(crate) fn call_name(name: &str) -> &str {
     let is_version = |(_, version): &(&str, &str)| {
         version.len() > 1 && version.bytes().all(|byte| byte.is_ascii_digit())
     };

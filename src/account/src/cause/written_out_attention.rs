@@ -12,6 +12,8 @@
 //! The peak is that of the products' type: a fused kernel in FP32 uses the same units as they do.
 //! Without peaks a tenth to a third of the time is assumed to be left.
 
+use std::collections::BTreeSet;
+
 use rgpu_model::account::AccountCause;
 use rgpu_model::trace::TraceWork;
 
@@ -43,16 +45,7 @@ struct Chain {
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
-    let softmax = names_that(view, |name| {
-        let lower = name.to_ascii_lowercase();
-        lower.contains("softmax")
-            && !lower.contains("logsoftmax")
-            && !lower.contains("log_softmax")
-            && !lower.contains("softmax_warp_forward_log")
-    });
-    let backward = names_that(view, |name| name.to_ascii_lowercase().contains("backward"));
-    let chains: Vec<Chain> =
-        lanes(view).iter().flat_map(|lane| chains(view, lane, &softmax, &backward)).collect();
+    let chains = all_chains(view);
     let mut all: Vec<u32> = chains.iter().flat_map(|chain| chain.work.clone()).collect();
     all.sort_unstable();
     all.dedup();
@@ -85,6 +78,24 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         work: work.at.clone(),
         ..Found::default()
     })
+}
+
+/// The work of attention that is written out: its parts are no causes of their own.
+pub(super) fn work(view: &View<'_>) -> BTreeSet<u32> {
+    all_chains(view).into_iter().flat_map(|chain| chain.work).collect()
+}
+
+/// The chains of the window.
+fn all_chains(view: &View<'_>) -> Vec<Chain> {
+    let softmax = names_that(view, |name| {
+        let lower = name.to_ascii_lowercase();
+        lower.contains("softmax")
+            && !lower.contains("logsoftmax")
+            && !lower.contains("log_softmax")
+            && !lower.contains("softmax_warp_forward_log")
+    });
+    let backward = names_that(view, |name| name.to_ascii_lowercase().contains("backward"));
+    lanes(view).iter().flat_map(|lane| chains(view, lane, &softmax, &backward)).collect()
 }
 
 /// The chains of a lane.

@@ -1,0 +1,162 @@
+//! Benchmarks of single kernels, which are no loop with steps.
+//!
+//! Triton's `do_bench` fills a large buffer before each repetition, so that no data is left in the
+//! cache, and records two events around it. The signature is one fill kernel or memset of equal size
+//! and 20 µs or more that stands before most of the launches: at least 30 times, at most 16 launches
+//! apart, and more than one kind of kernel or grid between. What is measured changes its size from
+//! time to time, so nothing is a step: each kernel is told by itself.
+
+use std::collections::BTreeMap;
+
+use rgpu_model::account::AccountCause;
+use rgpu_model::finding::CoveredKernel;
+use rgpu_model::trace::TraceWork;
+use rgpu_model::{Finding, Trace};
+
+use crate::cause::words;
+use crate::class;
+use crate::host_calls::median;
+
+/// Fills of one size.
+const LEAST_FILLS: usize = 30;
+/// The time of a fill that clears a cache, in nanoseconds.
+const LEAST_FILL_NS: u64 = 20_000;
+/// Launches from a fill to the next one.
+const MOST_BETWEEN: usize = 16;
+/// The part of all launches that such repetitions are.
+const LEAST_SHARE: f64 = 0.6;
+/// Kernels that the finding names.
+const MAX_KERNELS: usize = 4;
+
+/// What tells kernels and their sizes apart: name, grid, bytes.
+type Kind = (u32, Option<u32>, Option<u64>);
+
+/// A benchmark: the launches that belong to its repetitions, without those that clear the cache.
+pub(crate) struct Benchmark {
+    measured: Vec<u32>,
+    repetitions: usize,
+    fill_ns: u64,
+    fill: u32,
+}
+
+/// The benchmark that a program is; `None` if it is none. `order` is its work in the order of the
+/// launches.
+pub(crate) fn find(trace: &Trace, order: &[u32]) -> Option<Benchmark> {
+    let work = |at: &u32| trace.work.get(*at as usize);
+    let kind = |work: &TraceWork| -> Kind { (work.name, work.shape, work.bytes) };
+    let mut fills: BTreeMap<Kind, (usize, u64)> = BTreeMap::new();
+    for work in order.iter().filter_map(work) {
+        if work.duration_ns >= LEAST_FILL_NS && class::of_work(trace, work) == AccountCause::Fill {
+            let sum = fills.entry(kind(work)).or_default();
+            *sum = (sum.0.saturating_add(1), sum.1.saturating_add(work.duration_ns));
+        }
+    }
+    let (fill, (count, fill_ns)) = fills.into_iter().max_by_key(|(_, (count, _))| *count)?;
+    if count < LEAST_FILLS {
+        return None;
+    }
+    let is_fill = |at: &u32| work(at).is_some_and(|work| kind(work) == fill);
+    let mut measured = Vec::new();
+    let mut repetitions = 0_usize;
+    for repetition in order.split(is_fill).skip(1) {
+        if !repetition.is_empty() && repetition.len() <= MOST_BETWEEN {
+            repetitions += 1;
+            measured.extend_from_slice(repetition);
+        }
+    }
+    let mut kinds: Vec<Kind> = measured.iter().filter_map(work).map(kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let covered = measured.len().saturating_add(count);
+    let is_benchmark = repetitions * 2 >= count
+        && kinds.len() > 2
+        && covered as f64 >= LEAST_SHARE * order.len() as f64;
+    is_benchmark.then_some(Benchmark { measured, repetitions, fill_ns, fill: fill.0 })
+}
+
+impl Benchmark {
+    /// What it measured, by kernel.
+    pub(crate) fn finding(&self, trace: &Trace) -> Finding {
+        let mut kernels: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for work in self.measured.iter().filter_map(|at| trace.work.get(*at as usize)) {
+            kernels.entry(work.name).or_default().push(work.duration_ns);
+        }
+        let mut kernels: Vec<(&str, u64, Vec<u64>)> = kernels
+            .into_iter()
+            .map(|(name, times)| {
+                let name = trace.names.get(name as usize).map_or("", String::as_str);
+                (name, times.iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns)), times)
+            })
+            .collect();
+        kernels.sort_by_key(|(name, ns, _)| (std::cmp::Reverse(*ns), *name));
+        kernels.truncate(MAX_KERNELS);
+        let listed = kernels.iter().map(|(name, ns, times)| {
+            format!(
+                "`{}` {} in {} launches, {} in the median ({} to {})",
+                words::short_name(name),
+                words::time(*ns as f64),
+                times.len(),
+                words::time(median(times.clone()) as f64),
+                words::time(times.iter().min().copied().unwrap_or(0) as f64),
+                words::time(times.iter().max().copied().unwrap_or(0) as f64),
+            )
+        });
+        let listed: Vec<String> = listed.collect();
+        let fill = trace.names.get(self.fill as usize).map_or("", String::as_str);
+        Finding {
+            id: "benchmark".to_owned(),
+            category: "program".to_owned(),
+            text: format!(
+                "the program measures kernels one by one ({} repetitions; `{}` clears the cache \
+                 before each, {} in all), so it has no steps: {}",
+                self.repetitions,
+                words::short_name(fill),
+                words::time(self.fill_ns as f64),
+                listed.join("; "),
+            ),
+            hint:
+                "`rgpu profile --mode deep --kernel NAME` on one size reads what limits the kernel \
+                   that you tune; the time between repetitions is the benchmark's own"
+                    .to_owned(),
+            covers: kernels
+                .iter()
+                .map(|(name, ns, times)| CoveredKernel {
+                    kernel: (*name).to_owned(),
+                    launches: times.len() as u64,
+                    total_ns: *ns,
+                    ..CoveredKernel::default()
+                })
+                .collect(),
+            ..Finding::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cause::test_view::{StepScript, names, play};
+
+    #[test]
+    fn a_benchmark_of_several_sizes_has_no_steps() {
+        let size = |shape: u32, us: f64| {
+            let clear = StepScript::new().kernel(names::FILL, 60.0);
+            clear.then(StepScript::new().shaped(shape).kernel("softmax_kernel(float *)", us))
+        };
+        let mut scripts = Vec::new();
+        for shape in 0..4 {
+            scripts.extend(vec![size(shape, 20.0 * f64::from(shape + 1)); 25]);
+        }
+        let window = play(&scripts);
+        let (account, findings) = crate::account(&window.trace, &window.facts).unwrap();
+        assert!(account.step.is_none());
+        assert_eq!(findings[0].id, "benchmark");
+        assert!(findings[0].text.contains("100 repetitions"), "{}", findings[0].text);
+        assert!(findings[0].text.contains("(20.0 µs to 80.0 µs)"), "{}", findings[0].text);
+        // A loop that fills one buffer and works on it is a loop.
+        let looped = StepScript::new().kernel(names::FILL, 60.0).kernel("mine(float *)", 90.0);
+        let window = looped.play(100);
+        let (account, findings) = crate::account(&window.trace, &window.facts).unwrap();
+        assert!(account.step.is_some());
+        assert!(findings.iter().all(|finding| finding.id != "benchmark"));
+    }
+}
