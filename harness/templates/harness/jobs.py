@@ -14,23 +14,34 @@ def warm_up(kernel, calls):
         synchronize()
 
 
+def cases_for(job):
+    """The cases that a job takes."""
+    return [case for case in CASE["cases"] if not case.get("jobs") or job in case["jobs"]]
+
+
 def verify(kernel):
     """Makes two calls on the same data, each with its own poison in the outputs."""
     with JOURNAL.enter("verify", kernel.case):
-        runs = []
+        runs, refused = [], []
         for pattern in (0, 1):
             kernel.restore(pattern)
             outputs = call(kernel)
             synchronize()
             kernel.check_shapes(outputs)
+            also = getattr(kernel.reference_module, "check_implementation", None) if kernel.made else None
+            if kernel.checker or callable(also):
+                refused.append(kernel.refusal(kernel.given, kernel.checker or also))
             runs.append([(name, g, copied(t)) for name, g, t in outputs])
         first, second = runs
-        equal = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(first, second))
-        checked, problem = [], checked_by_task(kernel, first)
+        equal = all(same_bytes(a, b) for (_, _, a), (_, _, b) in zip(first, second))
+        checked, problem = [], next(filter(None, refused), "")
         for i, (name, group, got) in enumerate(first):
-            left = unwritten(got, second[i][2])
+            if kernel.checker:
+                # It decides which elements matter.
+                checked.append({"name": name, "group": group, "elements": got.numel(), "mismatches": 0, "max_abs_error": 0.0, "max_rel_error": 0.0})
             if kernel.expected is None:
                 continue
+            left = unwritten(got, second[i][2])
             wanted = kernel.expected[i][2]
             bad, most_abs, most_rel = (x.item() for x in difference(got, wanted))
             entry = {"name": name, "group": group, "elements": got.numel(), "mismatches": bad,
@@ -39,36 +50,23 @@ def verify(kernel):
                 entry["first_mismatch"] = first_mismatch(got, wanted)
             checked.append(entry)
         changed = kernel.changed_inputs()
-        passed = not problem and not changed and all(not c["unwritten"] and passes(c["mismatches"], c["elements"]) for c in checked)
-        JOURNAL.record(kernel.case, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed})
-        if kernel.expected is None:
+        passed = not problem and not changed and all(not c.get("unwritten") and passes(c["mismatches"], c["elements"]) for c in checked)
+        JOURNAL.record(kernel.case, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed,
+                                          "checker": problem if kernel.checker else None})
+        if kernel.expected is None and not kernel.checker:
             JOURNAL.gap("the kernel has no reference: its values were not checked")
     verdict = "right" if passed else problem or (f"input `{changed[0]}` was changed" if changed else "wrong values")
-    if kernel.expected is None and passed:
+    if kernel.expected is None and not kernel.checker and passed:
         verdict = "nothing to compare with"
     print(f"verify {kernel.case['name']}: {verdict}", flush=True)
     return None if passed else Fault("wrong_result", f"the kernel's results are wrong for `{kernel.case['name']}`: {verdict}")
-
-
-def checked_by_task(kernel, outputs):
-    """The message of the task's own check; none if it passes."""
-    check = getattr(kernel.reference_module, "check_implementation", None)
-    if not kernel.popcorn or not callable(check):
-        return ""
-    given = [t for _, _, t in outputs]
-    said = blamed(lambda: check(kernel.data, given[0] if len(given) == 1 else type(given)(given)), "check_implementation", "reference")
-    if isinstance(said, tuple):
-        good, text = said[0], str(said[1])
-    else:
-        good, text = (said, "") if isinstance(said, bool) else (not said, str(said or ""))
-    return "" if good else f"`check_implementation` refuses it: {text.strip() or 'it does not say why'}"
 
 
 class Watch:
     """Compares timed outputs on the device without synchronising."""
 
     def __init__(self):
-        self.bad, self.calls, self.worst = None, 0, None
+        self.bad, self.calls = None, 0
 
     def see(self, kernel, outputs):
         if kernel.expected is None:
@@ -78,6 +76,14 @@ class Watch:
             over = (bad - CASE.get("tolerance", {}).get("mismatch_fraction", 0.0) * got.numel()).clamp(min=0)
             self.bad = over if self.bad is None else self.bad + over
         self.calls += 1
+
+    def check(self, kernel):
+        """Lets the task's own function judge the last call; it waits for the GPU."""
+        if kernel.checker:
+            self.calls += 1
+            problem = kernel.refusal(kernel.given)
+            if problem:
+                raise Fault("wrong_result", f"a timed call on `{kernel.case['name']}` gave wrong values: {problem}")
 
     def judge(self, kernel):
         if self.bad is not None and self.bad.item() > 0:
@@ -164,11 +170,19 @@ def enqueue_cycles(kernel):
     return int(min(max(took), 500_000.0) * 4)
 
 
+# With fewer calls on new data within the time limit, all calls share one set.
+FEWEST_FRESH_CALLS = 10
+
+
 def gets_new_data(kernel):
     """Whether each timed call gets its own contents: by default if a reference gives the expected
     outputs. Only on request for a model, whose reference may take a thousand times as long and whose
     tolerance was chosen for certain data, and on a CPU, where it would double the time."""
-    by_itself = DEVICE == "cuda" and kernel.reference is not None and not ENTRY.get("prepare")
+    is_judged = kernel.reference is not None or kernel.checker is not None
+    by_itself = DEVICE == "cuda" and is_judged and not ENTRY.get("prepare")
+    if by_itself and kernel.made and not ENTRY.get("fresh") and kernel.fill_s * FEWEST_FRESH_CALLS > TIMING.get("max_seconds", 10.0):
+        JOURNAL.gap(f"`{kernel.case['name']}`: its data take {kernel.fill_s:.1f} s to make, so that all timed calls share one set")
+        return False
     return ENTRY.get("fresh") or by_itself
 
 
@@ -226,6 +240,7 @@ def timed(kernel, clock, flush, nvml, wall_ns=None):
             sampling.samples += taken
             if reading:
                 sampling.clocks.append(reading)
+            watch.check(kernel)
             watch.judge(kernel)
     if 2 * late > len(sampling.samples):
         on_a_stream_of_its_own(kernel)
@@ -237,15 +252,30 @@ def timed(kernel, clock, flush, nvml, wall_ns=None):
           f"{timing['samples']} samples, {watch.calls} outputs compared", flush=True)
 
 
-def job_verify(_):
-    faults = [verify(prepared(case)) for case in CASE["cases"]]
+def job_verify(asked):
+    faults, largest = [], None
+    for case in cases_for(asked.job):
+        try:
+            kernel = prepared(case)
+            faults.append(verify(kernel))
+            size = bytes_of(kernel.data) if kernel.made else 0
+            largest = max(largest or (0, ""), (size, case["name"]))
+        except Fault as fault:
+            if fault.kind != "out_of_memory":
+                raise
+            faults.append(Fault(fault.kind, f"`{case['name']}` does not fit into the GPU's memory: {fault.text}"))
+        kernel = None
+        if DEVICE == "cuda":
+            torch.cuda.empty_cache()
     for fault in filter(None, faults):
+        if fault.kind == "out_of_memory" and largest:
+            raise Fault(fault.kind, f"{fault.text}; the largest case that fits is `{largest[1]}`")
         raise fault
 
 
 def job_time(asked):
     nvml, flush = Nvml(JOURNAL.report["device"]["uuid"]), flush_buffer()
-    for i, case in enumerate(CASE["cases"]):
+    for i, case in enumerate(cases_for(asked.job)):
         kernel = prepared(case)
         warm_up(kernel, asked.warmup)
         begin = time.perf_counter()
@@ -262,11 +292,12 @@ def job_time(asked):
             on_a_stream_of_its_own(kernel)
             clock = "host"
         timed(kernel, clock, flush, nvml, wall_ns)
+        time_baselines(kernel, flush)
         rate_of_model()
 
 
 def job_once(asked):
-    for case in CASE["cases"]:
+    for case in cases_for(asked.job):
         kernel = prepared(case)
         warm_up(kernel, asked.warmup)
         kernel.restore()
@@ -279,7 +310,7 @@ def job_once(asked):
 
 def job_torch(asked):
     kernels = []
-    for case in CASE["cases"]:
+    for case in cases_for(asked.job):
         kernels.append(prepared(case))
         warm_up(kernels[-1], max(asked.warmup, 1))
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -299,12 +330,13 @@ def job_torch(asked):
 
 def job_cpu(asked):
     faults = []
-    for case in CASE["cases"]:
+    for case in cases_for(asked.job):
         kernel = prepared(case)
         warm_up(kernel, min(asked.warmup, 1))
         faults.append(verify(kernel))
         if faults[-1] is None:
             timed(kernel, "host", None, None)
+            time_baselines(kernel, None)
             rate_of_model()
     if "triton" in sys.modules:
         JOURNAL.gap("Triton's kernels ran in its interpreter: what they compute is checked, their time says nothing")
@@ -345,6 +377,11 @@ def work(asked):
         import torch
     except ImportError as error:
         raise Fault("load", f"this Python has no torch that loads ({sys.executable}): {error}") from error
+    if asked.job == "board":
+        # Its own process opens the device.
+        DEVICE = "cpu"
+        job_board()
+        return
     with JOURNAL.enter("setup"):
         DEVICE = open_device(asked.job)
         print(f"harness.py: {asked.job} {CASE['kernel']} on {JOURNAL.report.get('device', {}).get('name', 'the CPU')}, torch {torch.__version__}", flush=True)

@@ -83,11 +83,14 @@ impl Language for Python {
                 source: reference,
                 function: "ref_kernel".to_owned(),
                 tolerance: rgpu_case::Tolerance { abs: 1e-3, rel: 1e-3, ..Default::default() },
+                half_tolerance: None,
+                checker: None,
                 device: None,
             }),
             work: DeclaredWork::default(),
             extra_files: Vec::new(),
             model: None,
+            task: None,
         };
         let assumptions = vec![
             "`custom_kernel(data)` is the kernel, `generate_input` makes its data".to_owned(),

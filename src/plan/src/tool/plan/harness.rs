@@ -16,7 +16,7 @@ pub const HARNESS: &str = "harness.py";
 
 /// The parts of the harness, in order. They are joined into one file, which can be read and copied
 /// as a unit.
-const PARTS: [&str; 7] = rgpu_harness::PYTHON_HARNESS;
+const PARTS: [&str; 10] = rgpu_harness::PYTHON_HARNESS;
 
 /// The line of the first part that is replaced with the runner input.
 const INPUT_PLACEHOLDER: &str = "CASE = {}  # rgpu puts the runner input here\n";
