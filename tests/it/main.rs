@@ -58,6 +58,7 @@ mod program_files;
 mod project_trust;
 mod pulled;
 mod python;
+mod problems;
 mod python_kernels;
 mod queue;
 mod rank_tools;

@@ -69,6 +69,15 @@ pub enum RankingBy {
 }
 
 impl RankingBy {
+    /// Its word in a task.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Last => "last",
+            Self::Mean => "mean",
+            Self::Geom => "geom",
+        }
+    }
+
     /// One time of those of the benchmarks, in the board's order. `None` without times.
     pub fn combine(self, times_ns: &[f64]) -> Option<f64> {
         let count = times_ns.len() as f64;
@@ -172,6 +181,23 @@ pub enum Setting {
     Text(String),
     /// Several values; a tuple in Python.
     List(Vec<Setting>),
+}
+
+impl std::fmt::Display for Setting {
+    /// As Python's `str` does it, with a list in brackets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bool(true) => f.write_str("True"),
+            Self::Bool(false) => f.write_str("False"),
+            Self::Number(Number::Int(number)) => number.fmt(f),
+            Self::Number(Number::Float(number)) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+            Self::List(items) => {
+                let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", items.join(", "))
+            }
+        }
+    }
 }
 
 /// The source of the expected outputs.

@@ -22,19 +22,24 @@ def cases_for(job):
 def verify(kernel):
     """Makes two calls on the same data, each with its own poison in the outputs."""
     with JOURNAL.enter("verify", kernel.case):
-        runs, refused = [], []
+        runs, kernel.refused, changed = [], [], []
+        if kernel.popcorn:
+            # Calls before may have changed them.
+            restore_tensors([(now, before) for _, now, before in kernel.kept])
         for pattern in (0, 1):
             kernel.restore(pattern)
             outputs = call(kernel)
             synchronize()
             kernel.check_shapes(outputs)
-            also = getattr(kernel.reference_module, "check_implementation", None) if kernel.made else None
-            if kernel.checker or callable(also):
-                refused.append(kernel.refusal(kernel.given, kernel.checker or also))
+            changed += [name for name in kernel.changed_inputs() if name not in changed]
+            if kernel.checker:
+                kernel.refused.append(kernel.refusal(kernel.given))
             runs.append([(name, g, copied(t)) for name, g, t in outputs])
+            if changed and kernel.popcorn:
+                restore_tensors([(now, before) for _, now, before in kernel.kept])
         first, second = runs
         equal = all(same_bytes(a, b) for (_, _, a), (_, _, b) in zip(first, second))
-        checked, problem = [], next(filter(None, refused), "")
+        checked, problem = [], checked_by_task(kernel, first)
         for i, (name, group, got) in enumerate(first):
             if kernel.checker:
                 # It decides which elements matter.
@@ -49,10 +54,9 @@ def verify(kernel):
             if bad:
                 entry["first_mismatch"] = first_mismatch(got, wanted)
             checked.append(entry)
-        changed = kernel.changed_inputs()
         passed = not problem and not changed and all(not c.get("unwritten") and passes(c["mismatches"], c["elements"]) for c in checked)
         JOURNAL.record(kernel.case, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed,
-                                          "checker": problem if kernel.checker else None})
+                                                 "checker": problem if kernel.checker else None})
         if kernel.expected is None and not kernel.checker:
             JOURNAL.gap("the kernel has no reference: its values were not checked")
     verdict = "right" if passed else problem or (f"input `{changed[0]}` was changed" if changed else "wrong values")
@@ -60,6 +64,18 @@ def verify(kernel):
         verdict = "nothing to compare with"
     print(f"verify {kernel.case['name']}: {verdict}", flush=True)
     return None if passed else Fault("wrong_result", f"the kernel's results are wrong for `{kernel.case['name']}`: {verdict}")
+
+
+def checked_by_task(kernel, outputs):
+    """The message of the task's own check; none if it passes."""
+    if kernel.checker:
+        return next(filter(None, kernel.refused), "")
+    check = getattr(kernel.reference_module, "check_implementation", None)
+    if not kernel.popcorn or not callable(check):
+        return ""
+    given = [t for _, _, t in outputs]
+    said = blamed(lambda: check(kernel.data, given[0] if len(given) == 1 else type(given)(given)), "check_implementation", "reference")
+    return message_of(said, "check_implementation")
 
 
 class Watch:
@@ -180,7 +196,7 @@ def gets_new_data(kernel):
     tolerance was chosen for certain data, and on a CPU, where it would double the time."""
     is_judged = kernel.reference is not None or kernel.checker is not None
     by_itself = DEVICE == "cuda" and is_judged and not ENTRY.get("prepare")
-    if by_itself and kernel.made and not ENTRY.get("fresh") and kernel.fill_s * FEWEST_FRESH_CALLS > TIMING.get("max_seconds", 10.0):
+    if by_itself and kernel.popcorn and not ENTRY.get("fresh") and kernel.fill_s * FEWEST_FRESH_CALLS > TIMING.get("max_seconds", 10.0):
         JOURNAL.gap(f"`{kernel.case['name']}`: its data take {kernel.fill_s:.1f} s to make, so that all timed calls share one set")
         return False
     return ENTRY.get("fresh") or by_itself
@@ -258,7 +274,7 @@ def job_verify(asked):
         try:
             kernel = prepared(case)
             faults.append(verify(kernel))
-            size = bytes_of(kernel.data) if kernel.made else 0
+            size = bytes_of(kernel.data) if kernel.popcorn else 0
             largest = max(largest or (0, ""), (size, case["name"]))
         except Fault as fault:
             if fault.kind != "out_of_memory":
@@ -329,16 +345,17 @@ def job_torch(asked):
 
 
 def job_cpu(asked):
-    faults = []
+    faults, has_triton = [], False
     for case in cases_for(asked.job):
         kernel = prepared(case)
         warm_up(kernel, min(asked.warmup, 1))
         faults.append(verify(kernel))
+        has_triton = has_triton or "triton" in sys.modules
         if faults[-1] is None:
             timed(kernel, "host", None, None)
             time_baselines(kernel, None)
             rate_of_model()
-    if "triton" in sys.modules:
+    if has_triton:
         JOURNAL.gap("Triton's kernels ran in its interpreter: what they compute is checked, their time says nothing")
     for fault in filter(None, faults):
         raise fault

@@ -70,6 +70,8 @@ def sizes(case):
 class Kernel(MadeData):
     """The entry and its reference, bound to one case."""
 
+    checker, refused = None, ()
+
     def __init__(self, case):
         self.case = case
         module = load(ENTRY["file"])
@@ -79,7 +81,7 @@ class Kernel(MadeData):
         # Beside a checker, the reference only shows which data are outputs.
         is_there = REFERENCE and (not self.checker or hasattr(self.reference_module, REFERENCE["function"]))
         self.reference = function_of(self.reference_module, REFERENCE["function"]) if is_there else None
-        self.made = not case["groups"][0].get("args")
+        self.popcorn = not case["groups"][0].get("args")
         self.inside, self.given, self.fill_s = None, None, 0.0
         self.extras = {**settings(), "seed": SEED, "device": DEVICE, **sizes(case)}
         if "seed" in case.get("values", {}):
@@ -97,11 +99,11 @@ class Kernel(MadeData):
             torch.manual_seed(SEED)
             self.extras["model"] = blamed(lambda: build(**bind(build, self.extras)), build.__name__)
             done = True
-        if self.made and inspect.isclass(self.function):
+        if self.popcorn and inspect.isclass(self.function):
             self.function, self.reference = self.instance(self.function), self.reference and self.instance(self.reference)
             self.share_weights()
             done = True
-        if self.made and not self.case.get("values") and callable(getattr(module, "compile_kernel", None)):
+        if self.popcorn and not self.case.get("values") and callable(getattr(module, "compile_kernel", None)):
             blamed(lambda: module.compile_kernel(self.extras["problem_sizes"]), "compile_kernel")
             done = True
         if done:
@@ -119,7 +121,7 @@ class Kernel(MadeData):
     def fill(self, seed):
         """The data and the expected outputs. `fixed` holds the contents that are restored before
         each call, by tensor."""
-        if self.made:
+        if self.popcorn:
             self.fill_made(seed)
         else:
             self.fill_args(seed)
@@ -151,7 +153,7 @@ class Kernel(MadeData):
     def refill(self, seed):
         """New contents for a timed call: in the existing tensors, or as the task's new `data`. The
         kernel is not called here, so that the timed call is the first to see them."""
-        if self.made:
+        if self.popcorn:
             self.fill_made(seed)
             return
         for position, arg in enumerate(self.case["groups"][0]["args"]):
@@ -173,7 +175,7 @@ class Kernel(MadeData):
     def varies(self):
         """Whether another seed gives other contents. Files, constants and arguments with their own seed do not."""
         drawn = lambda arg: isinstance(arg.get("init"), dict) and not {"uniform", "normal", "ints", "bits"}.isdisjoint(arg["init"])
-        return self.made or any(drawn(arg) and "seed" not in arg for arg in self.case["groups"][0]["args"])
+        return self.popcorn or any(drawn(arg) and "seed" not in arg for arg in self.case["groups"][0]["args"])
 
     def argument(self, arg, group, position, seed):
         if arg["role"] == "scalar":
@@ -183,15 +185,17 @@ class Kernel(MadeData):
         return contents(arg, group, position, seed)
 
     def results(self, function, values):
-        chosen = bind(function, values)
-        given = blamed(lambda: function(**chosen), function.__name__, "reference")
-        mine = [(n, g, values[n][g] if isinstance(values[n], list) else values[n]) for n, g, _ in self.inouts]
-        return self.named(given, chosen, mine, {n: values.get(n) for n in chosen})
+        chosen = bind(function, values) if not self.popcorn or "data" in parameters(function) else None
+        call = (lambda: function(**chosen)) if chosen is not None else (lambda: function(values["data"]))
+        given = blamed(call, function.__name__, "reference")
+        names = chosen or {}
+        mine = [] if self.popcorn else [(n, g, values[n][g] if isinstance(values[n], list) else values[n]) for n, g, _ in self.inouts]
+        return self.named(given, names, mine, {n: values.get(n) for n in names})
 
     def named(self, given, names, inouts, passed):
         """Outputs as (name, group, tensor): those passed in, those changed in place, and those
         that were returned, in the order of the arguments."""
-        if self.made:
+        if self.popcorn:
             found = tensors(given)
             if not found and not self.checker:
                 raise Fault("wrong_result", "no tensor was returned")
@@ -205,7 +209,7 @@ class Kernel(MadeData):
         return outs + list(inouts) + [(name, g, t) for (name, g), t in zip(returned, found)]
 
     def call_once(self):
-        if self.made:
+        if self.popcorn:
             self.given = self.run_on(self.function, self.data)
             return self.named(self.given, {}, [], {})
         given = self.function(**self.bound)
@@ -226,7 +230,7 @@ class Kernel(MadeData):
         for (name, _, got), (_, _, wanted) in zip(outputs, self.expected or []):
             if tuple(got.shape) != tuple(wanted.shape):
                 raise Fault("wrong_result", f"`{name}` has the shape {tuple(got.shape)}, expected {tuple(wanted.shape)}")
-        declared = {(name, g): t for name, g, t in self.outs} if not self.made else {}
+        declared = {(name, g): t for name, g, t in self.outs} if not self.popcorn else {}
         for name, g, got in outputs:
             wanted = declared.get((name, g))
             if wanted is not None and (got.shape != wanted.shape or got.dtype != wanted.dtype):

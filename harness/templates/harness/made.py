@@ -27,6 +27,8 @@ class MadeData:
         if self.inside is None:
             self.find_outputs()
         mine = list(zip(tensors(self.data), tensors(self.pristine)))
+        # A first call may have changed them.
+        restore_tensors(mine)
         self.kept = [(f"data[{i}]", t, before) for i, (t, before) in enumerate(mine) if i not in self.inside and i not in self.changeable]
         for i, (t, before) in enumerate(mine):
             if i in self.inside and self.unread:
@@ -85,15 +87,11 @@ class MadeData:
                 found = self.named(again, {}, [], {})
                 self.unread = all(same_bytes(a, b) for (_, _, a), (_, _, b) in zip(found, self.expected))
 
-    def refusal(self, given, check=None):
+    def refusal(self, given):
         """What the task's own function says against a result; empty if nothing."""
-        check, result, data = check or self.checker, copied(given), copied(self.pristine)
-        said = blamed(lambda: check(data, result), check.__name__, "reference")
-        if isinstance(said, tuple) and said:
-            good, text = bool(said[0]), str(said[1] if len(said) > 1 else "")
-        else:
-            good, text = (said, "") if isinstance(said, bool) else (not said, str(said or ""))
-        return "" if good else f"`{check.__name__}` refuses it: {text.strip()[:2000] or 'it does not say why'}"
+        check, result, data = self.checker, copied(given), copied(self.pristine)
+        said = blamed(lambda: check(data, result), REFERENCE["checker"], "reference")
+        return message_of(said, REFERENCE["checker"])
 
     def instance(self, thing):
         """An object of the user's class, made with the problem's own arguments; a function stays."""
@@ -120,6 +118,22 @@ class MadeData:
             print("the kernel has the reference's weights, by name", flush=True)
         elif not alike and wanted:
             JOURNAL.gap("the kernel's weights have other names or shapes than the reference's: both were made after the same seed")
+
+
+def message_of(said, name):
+    """What the answer of a task's own check says against a result: `(right, text)`, `right`, or in
+    older tasks a text that is empty if the result is right."""
+    if isinstance(said, tuple) and said:
+        good, text = bool(said[0]), str(said[1] if len(said) > 1 else "")
+    else:
+        good, text = (said, "") if isinstance(said, bool) else (not said, str(said or ""))
+    return "" if good else f"`{name}` refuses it: {text.strip()[:2000] or 'it does not say why'}"
+
+
+def restore_tensors(pairs):
+    for tensor, before in pairs:
+        if tensor.layout == torch.strided:
+            plain(tensor).copy_(plain(before))
 
 
 def same_bytes(a, b):

@@ -154,7 +154,8 @@ pub(super) fn definition(text: &str, name: &str) -> Option<Definition> {
             Some(("class", rest)) => (rest, Definition::Class),
             _ => (statement, Definition::Value),
         };
-        let rest = rest.trim_start_matches(' ').strip_prefix(name)?;
+        let rest = if kind == Definition::Value { rest } else { rest.trim_start_matches(' ') };
+        let rest = rest.strip_prefix(name)?;
         let next = rest.trim_start();
         let is_defined = match kind {
             Definition::Function => next.starts_with('('),
@@ -164,6 +165,23 @@ pub(super) fn definition(text: &str, name: &str) -> Option<Definition> {
         };
         is_defined.then_some(kind)
     })
+}
+
+/// The names of all functions, also inside of classes, that begin with `prefix` and have this
+/// parameter.
+pub(super) fn functions_with(text: &str, prefix: &str, parameter: &str) -> Vec<String> {
+    let statements = statements(text);
+    let functions = statements.iter().filter_map(|statement| {
+        let (name, rest) = statement.trim_start().strip_prefix("def ")?.split_once('(')?;
+        let (parameters, _) = rest.rsplit_once(')')?;
+        let has_it = parameters.split(',').any(|one| {
+            let name = one.split([':', '=']).next().unwrap_or_default();
+            name.trim() == parameter
+        });
+        let name = name.trim();
+        (name.starts_with(prefix) && has_it).then(|| name.to_owned())
+    });
+    functions.collect()
 }
 
 /// The simple statements of a Python source, without comments and without the text of strings.

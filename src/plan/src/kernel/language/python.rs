@@ -167,7 +167,7 @@ mod tests {
         let kernel =
             file("mine.py", "from task import input_t\ndef custom_kernel(data):\n    pass\n");
         let error = find(&kernel, &KernelFolders::default()).unwrap_err().to_string();
-        assert!(error.contains("no `generate_input`"), "{error}");
+        assert!(error.contains("no task.yml beside it"), "{error}");
         file("task.py", "input_t = object\n");
         let sized = file("reference.py", "def generate_input(n: int, seed: int):\n    pass\n");
         let error = find(&kernel, &KernelFolders::default()).unwrap_err().to_string();

@@ -33,6 +33,9 @@ const ENTRY: &str = "custom_kernel";
 /// How many folders above a submission may hold its task.
 const MAX_FOLDERS_ABOVE: usize = 3;
 
+/// More problems in a set are a mistake.
+const MAX_PROBLEMS: usize = 500;
+
 /// The word after the comment sign of a submission's header.
 const HEADER: &str = "!POPCORN";
 
@@ -104,6 +107,44 @@ fn board_of(text: &str) -> Option<&str> {
         let mut words = rest.split_whitespace();
         (words.next() == Some("leaderboard")).then(|| words.next()).flatten()
     })
+}
+
+/// A problem of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetProblem {
+    /// The name, which is valid for a case.
+    pub name: String,
+    /// The folder, relative to that of the set's file.
+    pub folder: String,
+}
+
+/// The problems of a set, `{name, problems: [{directory, name}]}`. Folders that do not exist are
+/// returned as well: who runs them says so.
+///
+/// # Errors
+/// [`KernelError`] if the file cannot be read, is no YAML, or is no set of problems.
+pub fn problem_set(file: &Path) -> Result<Vec<SetProblem>, KernelError> {
+    let map = read_yaml(file)?;
+    let list = map.get("problems").and_then(serde_json::Value::as_array);
+    let list = list.filter(|list| !list.is_empty() && list.len() <= MAX_PROBLEMS).ok_or_else(|| {
+        wrong(file, format!("it is no set of problems: `problems` needs 1 to {MAX_PROBLEMS}"))
+    })?;
+    let mut problems: Vec<SetProblem> = Vec::with_capacity(list.len());
+    for (at, entry) in list.iter().enumerate() {
+        let text = |key: &str| entry.get(key).and_then(serde_json::Value::as_str);
+        let folder = text("directory").filter(|folder| !folder.is_empty()).ok_or_else(|| {
+            wrong(file, format!("`problems[{at}]` needs a `directory`"))
+        })?;
+        let base = name_of(Path::new(&format!("{}.d", text("name").unwrap_or(folder))));
+        let is_used = |name: &str| problems.iter().any(|other| other.name == name);
+        let mut name = base.clone();
+        if is_used(&name) {
+            // Two names may become one, if characters are left out.
+            name = format!("{:.70}-{at}", base);
+        }
+        problems.push(SetProblem { name, folder: folder.to_owned() });
+    }
+    Ok(problems)
 }
 
 /// The problem of a task.yml, with this submission or that of its folder.

@@ -101,7 +101,7 @@ pub(super) fn wrong(file: &Path, problem: String) -> KernelError {
     KernelError::Format {
         file: file.to_owned(),
         problem,
-        hint: "`rgpu help kernels` says what is read of a GPU MODE problem".to_owned(),
+        hint: "`rgpu help problems` says what is read of a GPU MODE problem".to_owned(),
     }
 }
 
@@ -262,7 +262,7 @@ fn cases(
             if name == "seed" && !matches!(setting, Setting::Number(Number::Int(_))) {
                 return Err(wrong(file, format!("{place} is no whole number")));
             }
-            line.push(format!("{name}: {}", text_of(&setting)));
+            line.push(format!("{name}: {}", setting));
             values.push((name.clone(), setting));
         }
         cases.push(TaskCase { values, line: line.join("; ") });
@@ -291,19 +291,5 @@ fn setting(value: &Value, depth: usize) -> Option<Setting> {
             items.iter().map(|item| setting(item, depth + 1)).collect::<Option<_>>().map(Setting::List)
         }
         _ => None,
-    }
-}
-
-/// A value as it stands in the line of a case.
-pub(super) fn text_of(setting: &Setting) -> String {
-    match setting {
-        Setting::Bool(true) => "True".to_owned(),
-        Setting::Bool(false) => "False".to_owned(),
-        Setting::Number(Number::Int(number)) => number.to_string(),
-        Setting::Number(Number::Float(number)) => number.to_string(),
-        Setting::Text(text) => text.clone(),
-        Setting::List(items) => {
-            format!("[{}]", items.iter().map(text_of).collect::<Vec<_>>().join(", "))
-        }
     }
 }
