@@ -49,6 +49,7 @@ const PAGES: &[Page] = pages! {
     "mcp": "docs/mcp.md",
     "model": "docs/model.md",
     "output": "docs/output.md",
+    "problems": "docs/problems.md",
     "python": "docs/python.md",
     "pytorch": "docs/pytorch.md",
     "queue": "docs/queue.md",

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use rgpu_case::RunnerJob;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::kernel::{
-    CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, NO_KERNELS, find,
+    CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, NO_KERNELS, ReferenceSpec, find,
 };
 use rgpu_report::TextTable;
 use rgpu_run::store::atomic;
@@ -275,24 +276,24 @@ fn show_kernel(app: &App, loaded: &FoundKernel) -> Result<Status> {
         ]);
     }
     app.print(&table.plain(app.style().width, 2));
-    let mut table = TextTable::new("case | sizes | ");
+    let mut table = TextTable::new("case | sizes | is | ");
     for case in &spec.sizes.cases {
-        let sizes: Vec<String> = case
-            .groups
-            .iter()
-            .map(|group| {
-                spec.sizes
-                    .vars
-                    .iter()
-                    .zip(group)
-                    .map(|(v, n)| format!("{v}={n}"))
-                    .collect::<Vec<_>>()
-                    .join(",")
-            })
-            .collect();
+        let values = case.values.iter().map(|(name, value)| format!("{name}={value}"));
+        let values = values.collect::<Vec<_>>().join(",");
+        let sizes = case.groups.iter().map(|group| {
+            let pairs = spec.sizes.vars.iter().zip(group).map(|(v, n)| format!("{v}={n}"));
+            pairs.collect::<Vec<_>>().join(",")
+        });
+        let sizes: Vec<String> =
+            sizes.chain(Some(values)).filter(|text| !text.is_empty()).collect();
         let default =
             if spec.sizes.default.as_deref() == Some(case.name.as_str()) { "default" } else { "" };
-        table.add_row([case.name.clone(), sizes.join("; "), default.to_owned()]);
+        table.add_row([
+            case.name.clone(),
+            sizes.join("; "),
+            jobs_text(&case.jobs).to_owned(),
+            default.to_owned(),
+        ]);
     }
     app.print("\n");
     app.print(&table.without_empty_columns().plain(app.style().width, 2));
@@ -300,6 +301,10 @@ fn show_kernel(app: &App, loaded: &FoundKernel) -> Result<Status> {
         "\n  {}; reference: {}\n",
         if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) },
         match &spec.reference {
+            Some(ReferenceSpec { checker: Some(checker), source, .. }) => format!(
+                "`{checker}` in {} judges the results",
+                relative_to_cwd(app, &source.display().to_string())
+            ),
             Some(r) => format!(
                 "`{}` in {}",
                 r.function,
@@ -312,6 +317,16 @@ fn show_kernel(app: &App, loaded: &FoundKernel) -> Result<Status> {
         app.print_note(&format!("assumed: {assumption}"));
     }
     Ok(0)
+}
+
+/// What is done with a case that only certain jobs take.
+fn jobs_text(jobs: &[RunnerJob]) -> &'static str {
+    match (jobs.contains(&RunnerJob::Time), jobs.contains(&RunnerJob::Once)) {
+        _ if jobs.is_empty() => "",
+        (true, true) => "checked, timed, profiled",
+        (true, false) => "checked, timed",
+        (false, _) => "checked",
+    }
 }
 
 fn new(app: &App, args: &NewArgs) -> Result<Status> {

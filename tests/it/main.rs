@@ -52,6 +52,7 @@ mod over_ssh;
 mod over_wafer;
 mod page;
 mod preload;
+mod problems;
 mod profile;
 mod program_errors;
 mod program_files;

@@ -1,6 +1,6 @@
 //! The data of one problem size: arguments, their contents and the launch shape.
 
-use crate::{Dtype, Tolerance};
+use crate::{Dtype, RunnerJob, Setting, Tolerance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,6 +13,12 @@ pub struct Case {
     /// Names of the size variables, in the order of [`Group::sizes`].
     #[serde(default)]
     pub vars: Vec<String>,
+    /// Parameters of the functions that make the data, beside the size variables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Setting>,
+    /// The jobs that take this case; empty: all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<RunnerJob>,
     /// The groups of a grouped problem; exactly one for a kernel without `groups = true`.
     pub groups: Vec<Group>,
     /// Launch shape of a device entry; absent for a host entry.
@@ -31,6 +37,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// Whether a job takes this case.
+    pub fn is_for(&self, job: RunnerJob) -> bool {
+        self.jobs.is_empty() || self.jobs.contains(&job)
+    }
+
     /// The name of the NVTX range around this case: `name` without `,` and `+`, which are
     /// operators in ncu's range filters.
     pub fn range_name(&self) -> String {

@@ -34,6 +34,60 @@ pub struct RunnerInput {
     /// Conditions that the host should meet.
     #[serde(default)]
     pub policies: Policies,
+    /// The rules of the leaderboard that the kernel is meant for. When absent, there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<BoardRules>,
+}
+
+/// How a leaderboard makes one number of the times, and its own program that measures them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BoardRules {
+    /// How the times of the cases become one.
+    pub ranking_by: RankingBy,
+    /// Path of the board's own program, which speaks its protocol. When absent, it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The timed cases, as lines of that program's case file.
+    #[serde(default)]
+    pub benchmarks: Vec<String>,
+    /// Limit on that program's run in seconds.
+    #[serde(default)]
+    pub timeout_s: u64,
+}
+
+/// How a leaderboard makes one time of those of its benchmarks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RankingBy {
+    /// The time of the last benchmark.
+    #[default]
+    Last,
+    /// The arithmetic mean.
+    Mean,
+    /// The geometric mean.
+    Geom,
+}
+
+impl RankingBy {
+    /// Its word in a task.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Last => "last",
+            Self::Mean => "mean",
+            Self::Geom => "geom",
+        }
+    }
+
+    /// One time of those of the benchmarks, in the board's order. `None` without times.
+    pub fn combine(self, times_ns: &[f64]) -> Option<f64> {
+        let count = times_ns.len() as f64;
+        let last = *times_ns.last()?;
+        Some(match self {
+            Self::Last => last,
+            Self::Mean => times_ns.iter().sum::<f64>() / count,
+            Self::Geom => (times_ns.iter().map(|time| time.ln()).sum::<f64>() / count).exp(),
+        })
+    }
 }
 
 /// The kernel or function to launch.
@@ -79,9 +133,43 @@ pub struct PythonEntry {
     /// The keys of `[model]`, passed to parameters of the same names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub model: BTreeMap<String, Setting>,
+    /// What makes the data of a case, for a kernel without declared arguments. When absent, it is
+    /// `generate_input` of the reference's file, and the callable takes one parameter, `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<PythonInputs>,
+    /// Compare its time with these forms of the reference.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<Baseline>,
 }
 
-/// The value of a key of `[model]`.
+/// The Python functions that make the data of a case: any tree of tensors, numbers, texts, tuples,
+/// lists, dicts and objects.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PythonInputs {
+    /// Path of the Python source.
+    pub file: String,
+    /// The callable that makes the data. Its parameters get the case's values of the same names.
+    pub function: String,
+    /// The callable that makes the arguments for the constructor, where the entry and the
+    /// reference are classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constructor: Option<String>,
+    /// Whether the data is a list of arguments. Otherwise it is the only argument.
+    #[serde(default)]
+    pub spread: bool,
+}
+
+/// A form of the reference whose time is compared with the kernel's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Baseline {
+    /// As it is written.
+    Eager,
+    /// After `torch.compile`.
+    Compile,
+}
+
+/// The value of a key of `[model]`, or of a case's parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Setting {
@@ -91,6 +179,25 @@ pub enum Setting {
     Number(Number),
     /// A string, without the quotes of TOML.
     Text(String),
+    /// Several values; a tuple in Python.
+    List(Vec<Setting>),
+}
+
+impl std::fmt::Display for Setting {
+    /// As Python's `str` does it, with a list in brackets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bool(true) => f.write_str("True"),
+            Self::Bool(false) => f.write_str("False"),
+            Self::Number(Number::Int(number)) => number.fmt(f),
+            Self::Number(Number::Float(number)) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+            Self::List(items) => {
+                let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", items.join(", "))
+            }
+        }
+    }
 }
 
 /// The source of the expected outputs.
@@ -130,6 +237,14 @@ pub enum Reference {
         file: String,
         /// Name of the callable. Its parameters are filled as those of the entry.
         function: String,
+        /// A callable of the same file that judges a result: it takes the data and the result, and
+        /// returns whether it is right, with a text. The values are then not compared with those
+        /// of `function`, which may be missing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checker: Option<String>,
+        /// Tolerance of outputs in formats of 16 bits, where it differs from the input's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        half_tolerance: Option<Tolerance>,
     },
 }
 

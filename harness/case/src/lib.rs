@@ -26,12 +26,13 @@ pub use case::{Arg, Case, Group, Init, LaunchShape, Number, Role};
 pub use codec::Value;
 pub use dtype::{Dtype, UnknownDtype};
 pub use input::{
-    CASE_ABI, ClockPolicy, EntryPoint, HostFunction, Policies, PythonEntry, Reference, RunnerInput,
-    Setting, TimingPlan, Tolerance,
+    Baseline, BoardRules, CASE_ABI, ClockPolicy, EntryPoint, HostFunction, Policies, PythonEntry,
+    PythonInputs, RankingBy, Reference, RunnerInput, Setting, TimingPlan, Tolerance,
 };
 pub use pair::PairedTiming;
 pub use report::{
-    CaseReport, ClockReading, Cooling, Correctness, DeviceFacts, ErrorClass, GraphTiming,
-    GuardFinding, GuardKind, GuardReport, HostWarning, Mismatch, ModelReport, OutputCheck, Phase,
-    RunnerError, RunnerJob, RunnerReport, Timing, TimingSource, Trust, WarningKind,
+    BaselineTime, BoardReport, CaseReport, ClockReading, Cooling, Correctness, DeviceFacts,
+    ErrorClass, GraphTiming, GuardFinding, GuardKind, GuardReport, HostWarning, Mismatch,
+    ModelReport, OutputCheck, Phase, RunnerError, RunnerJob, RunnerReport, Timing, TimingSource,
+    Trust, WarningKind,
 };

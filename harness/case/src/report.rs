@@ -23,6 +23,8 @@ pub struct RunnerReport {
     /// One entry per case that was started, in the input's order.
     #[serde(default)]
     pub cases: Vec<CaseReport>,
+    /// Result of `board`; `None` if that job did not run.
+    pub board: Option<BoardReport>,
     /// The GPU. Absent when none was opened.
     pub device: Option<DeviceFacts>,
     /// Reasons why times measured on this host are unreliable, found before the first timed call.
@@ -66,6 +68,8 @@ pub enum RunnerJob {
     Pair,
     /// Like `once`, under torch's own profiler. Python entries only.
     Torch,
+    /// The leaderboard's own program, which measures by its own rules. Python entries only.
+    Board,
 }
 
 impl RunnerJob {
@@ -79,6 +83,7 @@ impl RunnerJob {
             RunnerJob::Cpu => "cpu",
             RunnerJob::Pair => "pair",
             RunnerJob::Torch => "torch",
+            RunnerJob::Board => "board",
         }
     }
 }
@@ -101,6 +106,33 @@ pub struct CaseReport {
     pub guard: Option<GuardReport>,
     /// Result of `pair`, in the report of the first input.
     pub paired: Option<crate::PairedTiming>,
+    /// Times of forms of the reference on the same data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<BaselineTime>,
+}
+
+/// The time of a form of the reference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BaselineTime {
+    /// The form of the reference.
+    pub form: crate::Baseline,
+    /// Median of its samples.
+    pub median_ns: f64,
+    /// Number of samples.
+    pub samples: usize,
+}
+
+/// Times that the leaderboard's own program told. It runs in the process of the kernel, so these
+/// are claims of the kernel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BoardReport {
+    /// Whether the program found every result right.
+    pub passed: bool,
+    /// Mean time of each benchmark in nanoseconds, in the board's order.
+    pub mean_ns: Vec<f64>,
+    /// Why it gave no times. Empty if it did.
+    #[serde(default)]
+    pub message: String,
 }
 
 /// Comparison of one case with the reference.
@@ -115,6 +147,10 @@ pub struct Correctness {
     /// Names of `in` arguments whose contents changed.
     #[serde(default)]
     pub changed_inputs: Vec<String>,
+    /// The text of a function of the task that judged the result in place of a comparison; often
+    /// empty if the result is right. Absent if there is no such function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checker: Option<String>,
 }
 
 /// Comparison of one output.

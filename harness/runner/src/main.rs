@@ -99,9 +99,10 @@ fn run_job(args: &Args, report: &ReportWriter) -> Result<()> {
         RunnerJob::Once => jobs::once::run(&session),
         RunnerJob::Guard => jobs::guard::run(&session),
         RunnerJob::Cpu | RunnerJob::Pair => Ok(()), // done above
-        RunnerJob::Torch => {
-            Err(fault::bad_case("`torch` is a job of `harness.py`, not of the runner"))
-        }
+        job @ (RunnerJob::Torch | RunnerJob::Board) => Err(fault::bad_case(format!(
+            "`{}` is a job of `harness.py`, not of the runner",
+            job.name()
+        ))),
     }
 }
 

@@ -61,6 +61,7 @@ impl ReportWriter {
             job,
             model: None,
             cases: Vec::new(),
+            board: None,
             device: None,
             warnings: Vec::new(),
             gaps: Vec::new(),

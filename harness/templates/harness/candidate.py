@@ -105,12 +105,14 @@ class Call(Kernel):
                    for g, tensor in enumerate(listed(self.values[name]))]
         self.outs = [entry[:3] for entry in entries if entry[3] == "out"]
         self.inouts = [entry[:3] for entry in entries if entry[3] == "inout"]
-        self.data = self.values.get("data")
-        takes = parameters(self.function)
-        self.bound = bind(self.function, self.values) if not self.popcorn or "data" in takes else None
+        self.data, self.checker = self.values.get("data"), True
+        if self.popcorn:
+            # `run_on` binds what the kernel takes beside the data.
+            self.values = self.values["values"]
+        self.bound = None if self.popcorn else bind(self.function, self.values)
         self.areas = [placed(candidate.arena, area) for area in told["areas"]]
         self.arena = candidate.arena
-        self.given = []
+        self.returned = []
 
     def within_arena(self, tensor):
         """The first byte of a tensor in the arena; none if it lies elsewhere."""
@@ -119,23 +121,23 @@ class Call(Kernel):
 
     def run(self):
         """Calls the kernel. What it returns in memory of its own is kept until `hand_over`."""
-        self.given = self.call_once()
+        self.returned = self.call_once()
 
     def hand_over(self):
         """Copies what was returned in other memory to its area, in the order of the stream."""
-        for (_, _, tensor), area in zip(self.given, self.areas):
+        for (_, _, tensor), area in zip(self.returned, self.areas):
             if self.within_arena(tensor) is None and tensor.shape == area.shape and tensor.dtype == area.dtype:
                 area.copy_(tensor)
 
     def described(self):
         """For each output: dtype, shape, strides, and its first byte if it lies in the arena."""
         facts = []
-        for _, _, tensor in self.given:
+        for _, _, tensor in self.returned:
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
                 raise Fault("wrong_result", f"a `{type(tensor).__name__}` was returned in place of a tensor")
             facts.append([str(tensor.dtype).replace("torch.", ""), list(tensor.shape), list(tensor.stride()),
                           self.within_arena(tensor)])
-        self.given = []
+        self.returned = []
         return facts
 
 
@@ -156,7 +158,7 @@ class Candidate:
         gc.collect()
         self.facts = told
         self.arena = opened_arena(told, self.link)
-        if self.popcorn and callable(getattr(self.module, "compile_kernel", None)):
+        if self.popcorn and not told["has_values"] and callable(getattr(self.module, "compile_kernel", None)):
             blamed(lambda: self.module.compile_kernel(told["problem_sizes"]), "compile_kernel")
             synchronize()
         return {}

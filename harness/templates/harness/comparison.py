@@ -7,9 +7,15 @@ def wide(tensor):
     return tensor.reshape(-1).to(torch.float64)
 
 
+def tolerance_for(tensor):
+    """The tolerance of an output; formats of 16 bits may have their own."""
+    half = (REFERENCE or {}).get("half_tolerance")
+    return half if half and tensor.dtype in (torch.float16, torch.bfloat16) else CASE.get("tolerance", {})
+
+
 def difference(actual, expected):
     """Computed on the device: the number of elements outside the tolerance, and the largest errors."""
-    tolerance = CASE.get("tolerance", {})
+    tolerance = tolerance_for(actual)
     bad = torch.zeros((), dtype=torch.int64, device=actual.device)
     most_abs = torch.zeros((), dtype=torch.float64, device=actual.device)
     most_rel = torch.zeros((), dtype=torch.float64, device=actual.device)
@@ -26,7 +32,7 @@ def difference(actual, expected):
 
 
 def first_mismatch(actual, expected):
-    tolerance = CASE.get("tolerance", {})
+    tolerance = tolerance_for(actual)
     a, e = wide(actual), wide(expected)
     same = (a == e) | (a.isnan() & e.isnan())
     allowed = tolerance.get("abs", 0.0) + tolerance.get("rel", 0.0) * e.abs()

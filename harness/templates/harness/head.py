@@ -7,6 +7,8 @@
            there is a reference each call has new data
   once     warm up, then call once per case inside the range `timed`: what tools look at
   torch    the same under torch.profiler; its trace goes to --trace FILE
+  board    the leaderboard's own program, which measures by its own rules; its times are claims of the
+           kernel, in whose process it runs
   cpu      verify and time on the CPU (Triton kernels in Triton's interpreter)
 
   candidate  calls the kernel on behalf of another harness.py, which starts it with --control FD and judges
@@ -27,7 +29,9 @@ phase (`setup`, `warmup`, `verify`, `timed`), inside it the case. The kernel's o
 
 import argparse
 import contextlib
+import copy
 import ctypes
+import dataclasses
 import gc
 import glob
 import importlib.util
@@ -39,6 +43,8 @@ import mmap
 import os
 import pickle
 import random
+import selectors
+import signal
 import socket
 import struct
 import subprocess
@@ -55,6 +61,8 @@ TIMING = CASE.get("timing", {})
 ENTRY = CASE.get("entry", {}).get("python", {})
 REFERENCE = (CASE.get("reference") or {}).get("python")
 SEED = CASE.get("seed", 0)
+# The seed if the user names none.
+DEFAULT_SEED = 42
 # Distance between the seeds of fresh data, as in the popcorn harness.
 SEED_STEP = 42
 # Number of calls of one case under torch.profiler.
@@ -78,7 +86,7 @@ class Fault(Exception):
 
 def options():
     parser = argparse.ArgumentParser(usage="harness.py JOB [options]", add_help=False)
-    parser.add_argument("job", choices=["verify", "time", "once", "torch", "cpu", "candidate"])
+    parser.add_argument("job", choices=["verify", "time", "once", "torch", "cpu", "board", "candidate"])
     parser.add_argument("--control", type=int)
     for name in ("--out", "--ranges", "--trace"):
         parser.add_argument(name)

@@ -14,28 +14,44 @@ def warm_up(kernel, calls):
         synchronize()
 
 
+def cases_for(job):
+    """The cases that a job takes."""
+    return [case for case in CASE["cases"] if not case.get("jobs") or job in case["jobs"]]
+
+
 def verify(kernel):
     """Makes two calls on the same data, each with its own poison in the outputs."""
     with JOURNAL.enter("verify", kernel.case):
-        runs = []
+        runs, kernel.refused, changed = [], [], []
+        if kernel.popcorn:
+            # Calls before may have changed them.
+            restore_tensors([(now, before) for _, now, before in kernel.kept])
         for pattern in (0, 1):
             kernel.restore(pattern)
             outputs = call(kernel)
             synchronize()
             kernel.check_shapes(outputs)
+            changed += [name for name in kernel.changed_inputs() if name not in changed]
+            if kernel.checker:
+                kernel.refused.append(kernel.refusal(kernel.given))
             runs.append([(name, g, copied(t)) for name, g, t in outputs])
-        return conclude(kernel, runs, kernel.changed_inputs())
+            if changed and kernel.popcorn:
+                restore_tensors([(now, before) for _, now, before in kernel.kept])
+        return conclude(kernel, runs, changed)
 
 
 def conclude(kernel, runs, changed):
     """Records what two calls on the same data gave. The fault if that is wrong."""
     first, second = runs
-    equal = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(first, second))
+    equal = all(same_bytes(a, b) for (_, _, a), (_, _, b) in zip(first, second))
     checked, problem = [], checked_by_task(kernel, first)
     for i, (name, group, got) in enumerate(first):
-        left = unwritten(got, second[i][2])
-        if kernel.expected is None:
+        if kernel.checker:
+            # It decides which elements matter.
+            checked.append({"name": name, "group": group, "elements": got.numel(), "mismatches": 0, "max_abs_error": 0.0, "max_rel_error": 0.0})
+        if kernel.expected is None or kernel.checker:
             continue
+        left = unwritten(got, second[i][2])
         wanted = kernel.expected[i][2]
         bad, most_abs, most_rel = (x.item() for x in difference(got, wanted))
         entry = {"name": name, "group": group, "elements": got.numel(), "mismatches": bad,
@@ -43,12 +59,13 @@ def conclude(kernel, runs, changed):
         if bad:
             entry["first_mismatch"] = first_mismatch(got, wanted)
         checked.append(entry)
-    passed = not problem and not changed and all(not c["unwritten"] and passes(c["mismatches"], c["elements"]) for c in checked)
-    JOURNAL.record(kernel.case, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed})
-    if kernel.expected is None:
+    passed = not problem and not changed and all(not c.get("unwritten") and passes(c["mismatches"], c["elements"]) for c in checked)
+    JOURNAL.record(kernel.case, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed,
+                                             "checker": problem if kernel.checker else None})
+    if kernel.expected is None and not kernel.checker:
         JOURNAL.gap("the kernel has no reference: its values were not checked")
     verdict = "right" if passed else problem or (f"input `{changed[0]}` was changed" if changed else "wrong values")
-    if kernel.expected is None and passed:
+    if kernel.expected is None and not kernel.checker and passed:
         verdict = "nothing to compare with"
     print(f"verify {kernel.case['name']}: {verdict}", flush=True)
     return None if passed else Fault("wrong_result", f"the kernel's results are wrong for `{kernel.case['name']}`: {verdict}")
@@ -56,23 +73,21 @@ def conclude(kernel, runs, changed):
 
 def checked_by_task(kernel, outputs):
     """The message of the task's own check; none if it passes."""
+    if kernel.checker or kernel.refused:
+        return next(filter(None, kernel.refused), "")
     check = getattr(kernel.reference_module, "check_implementation", None)
     if not kernel.popcorn or not callable(check):
         return ""
     given = [t for _, _, t in outputs]
     said = blamed(lambda: check(kernel.data, given[0] if len(given) == 1 else type(given)(given)), "check_implementation", "reference")
-    if isinstance(said, tuple):
-        good, text = said[0], str(said[1])
-    else:
-        good, text = (said, "") if isinstance(said, bool) else (not said, str(said or ""))
-    return "" if good else f"`check_implementation` refuses it: {text.strip() or 'it does not say why'}"
+    return message_of(said, "check_implementation")
 
 
 class Watch:
     """Compares timed outputs on the device without synchronising."""
 
     def __init__(self):
-        self.bad, self.calls, self.worst = None, 0, None
+        self.bad, self.calls = None, 0
 
     def see(self, kernel, outputs):
         if kernel.expected is None:
@@ -82,6 +97,14 @@ class Watch:
             over = (bad - CASE.get("tolerance", {}).get("mismatch_fraction", 0.0) * got.numel()).clamp(min=0)
             self.bad = over if self.bad is None else self.bad + over
         self.calls += 1
+
+    def check(self, kernel):
+        """Lets the task's own function judge the last call; it waits for the GPU."""
+        if kernel.checker:
+            self.calls += 1
+            problem = kernel.refusal(kernel.given)
+            if problem:
+                raise Fault("wrong_result", f"a timed call on `{kernel.case['name']}` gave wrong values: {problem}")
 
     def judge(self, kernel):
         if self.bad is not None and self.bad.item() > 0:
@@ -168,11 +191,19 @@ def enqueue_cycles(kernel):
     return int(min(max(took), 500_000.0) * 4)
 
 
+# With fewer calls on new data within the time limit, all calls share one set.
+FEWEST_FRESH_CALLS = 10
+
+
 def gets_new_data(kernel):
     """Whether each timed call gets its own contents: by default if a reference gives the expected
     outputs. Only on request for a model, whose reference may take a thousand times as long and whose
     tolerance was chosen for certain data, and on a CPU, where it would double the time."""
-    by_itself = DEVICE == "cuda" and kernel.reference is not None and not ENTRY.get("prepare")
+    is_judged = kernel.reference is not None or kernel.checker is not None
+    by_itself = DEVICE == "cuda" and is_judged and not ENTRY.get("prepare")
+    if by_itself and kernel.popcorn and not ENTRY.get("fresh") and kernel.fill_s * FEWEST_FRESH_CALLS > TIMING.get("max_seconds", 10.0):
+        JOURNAL.gap(f"`{kernel.case['name']}`: its data take {kernel.fill_s:.1f} s to make, so that all timed calls share one set")
+        return False
     return ENTRY.get("fresh") or by_itself
 
 
@@ -230,6 +261,7 @@ def timed(kernel, clock, flush, nvml, wall_ns, why):
             sampling.samples += taken
             if reading:
                 sampling.clocks.append(reading)
+            watch.check(kernel)
             watch.judge(kernel)
     if 2 * late > len(sampling.samples):
         on_a_stream_of_its_own(kernel)
@@ -268,7 +300,7 @@ def each_case(with_judge, alone):
     CANDIDATE = Process() if reason is None else None
     results = []
     try:
-        for i, case in enumerate(CASE["cases"]):
+        for i, case in enumerate(cases_for(JOURNAL.report["job"])):
             why, done = reason, None
             if CANDIDATE is not None:
                 done, why = judged(case, module, lambda judge: with_judge(judge, i))
@@ -301,6 +333,7 @@ def verify_judged(judge):
                 names = [(name, g) for name, g, _ in data.expected]
                 runs.append([(name, g, t) for (name, g), t in zip(names, outputs)])
                 changed = changed or judge.changed_inputs()
+                data.refused = [*data.refused, data.refused_by_task(outputs)]
             fault = conclude(data, runs, changed)
             if fault:
                 return fault
@@ -363,6 +396,7 @@ def time_alone(case, i, why, asked, nvml, flush):
         on_a_stream_of_its_own(kernel)
         clock = "host"
     timed(kernel, clock, flush, nvml, wall_ns, why)
+    time_baselines(kernel, flush)
 
 
 def first_reading(nvml, asked):
@@ -374,8 +408,32 @@ def first_reading(nvml, asked):
 
 
 def job_verify(_):
-    faults = each_case(lambda judge, i: verify_judged(judge), lambda case, i, why: verify(prepared(case)))
+    largest = [(0, "")]
+
+    def alone(case, i, why):
+        kernel = prepared(case)
+        fault = verify(kernel)
+        largest.append((bytes_of(kernel.data) if kernel.popcorn else 0, case["name"]))
+        return fault
+
+    def fitting(case, work):
+        """What `work` gives; running out of memory is a fault of this case alone."""
+        try:
+            return work()
+        except Fault as fault:
+            if fault.kind != "out_of_memory":
+                raise
+            return Fault(fault.kind, f"`{case['name']}` does not fit into the GPU's memory: {fault.text}")
+        finally:
+            gc.collect()
+            if DEVICE == "cuda":
+                torch.cuda.empty_cache()
+
+    faults = each_case(lambda judge, i: verify_judged(judge),
+                       lambda case, i, why: fitting(case, lambda: alone(case, i, why)))
     for fault in filter(None, faults):
+        if fault.kind == "out_of_memory" and max(largest)[1]:
+            raise Fault(fault.kind, f"{fault.text}; the largest case that fits is `{max(largest)[1]}`")
         raise fault
 
 
@@ -397,7 +455,7 @@ def job_time(asked):
 
 
 def job_once(asked):
-    for case in CASE["cases"]:
+    for case in cases_for(asked.job):
         kernel = prepared(case)
         warm_up(kernel, asked.warmup)
         kernel.restore()
@@ -410,7 +468,7 @@ def job_once(asked):
 
 def job_torch(asked):
     kernels = []
-    for case in CASE["cases"]:
+    for case in cases_for(asked.job):
         kernels.append(prepared(case))
         warm_up(kernels[-1], max(asked.warmup, 1))
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -441,6 +499,7 @@ def job_cpu(asked):
         fault = verify(kernel)
         if fault is None:
             timed(kernel, "host", None, None, None, why)
+            time_baselines(kernel, None)
             rate_of_model()
         return fault
 
@@ -484,6 +543,11 @@ def work(asked):
         import torch
     except ImportError as error:
         raise Fault("load", f"this Python has no torch that loads ({sys.executable}): {error}") from error
+    if asked.job == "board":
+        # Its own process opens the device.
+        DEVICE = "cpu"
+        job_board()
+        return
     with JOURNAL.enter("setup"):
         DEVICE = open_device(asked.job)
         print(f"harness.py: {asked.job} {CASE['kernel']} on {JOURNAL.report.get('device', {}).get('name', 'the CPU')}, torch {torch.__version__}", flush=True)

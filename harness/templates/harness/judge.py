@@ -68,6 +68,7 @@ class Data(Kernel):
         self.popcorn = not case["groups"][0].get("args")
         self.reference_module = module
         self.reference = function_of(module, REFERENCE["function"])
+        self.checker = function_of(module, REFERENCE["checker"]) if REFERENCE.get("checker") else None
         self.outs, self.inouts, self.inputs, self.roles = [], [], [], []
         if self.popcorn:
             self.make_tree(seed)
@@ -75,13 +76,37 @@ class Data(Kernel):
             self.make_args(seed)
 
     def make_tree(self, seed):
-        generate = function_of(self.reference_module, "generate_input")
-        values = {**self.extras, "seed": seed}
-        torch.manual_seed(seed & 0x7FFFFFFF)
-        self.data = blamed(lambda: generate(**bind(generate, values)), "generate_input", "reference")
-        self.handed = {"data": self.data}
-        self.expected = self.results(self.reference, {**values, "data": copied(self.data)})
+        """The task's own data. Beside a checker the reference only shows the outputs' shapes."""
+        self.values = {**self.extras, "seed": self.extras["seed"] + seed - SEED}
+        self.data = self.pristine = self.make(self.values)
+        self.handed = {"data": self.data, "values": self.told_of_case()}
+        self.twin = copied(self.data)
+        self.given_like = self.run_on(self.reference, self.twin, "reference")
+        self.expected = self.named(self.given_like, {}, [], {})
         self.outputs = [(name, g, None) for name, g, _ in self.expected]
+
+    def told_of_case(self):
+        """What a kernel may take beside `data`: the case's sizes, and never its seed."""
+        return {name: value for name, value in self.extras.items() if name != "seed"}
+
+    def changed_by_reference(self):
+        """Numbers of the tensors that the reference changes; the kernel may change them too."""
+        pairs = enumerate(zip(tensors(self.twin), tensors(self.data)))
+        return {i for i, (a, b) in pairs if not same_bytes(a, b)}
+
+    def refused_by_task(self, outputs):
+        """What the task's own function says against outputs; empty if it has none or is content."""
+        if not self.popcorn:
+            return ""
+        left = list(outputs)
+        given = mapped(self.given_like, lambda _: left.pop(0))
+        if self.checker:
+            return self.refusal(given)
+        check = getattr(self.reference_module, "check_implementation", None)
+        if not callable(check):
+            return ""
+        said = blamed(lambda: check(copied(self.data), given), "check_implementation", "reference")
+        return message_of(said, "check_implementation")
 
     def make_args(self, seed):
         groups, values = self.case["groups"], {}
@@ -93,6 +118,7 @@ class Data(Kernel):
                 kind += [(arg["name"], g, value) for g, value in enumerate(made)]
                 self.roles.append((arg["name"], arg["role"]))
         self.handed = {**self.extras, **values}
+        del self.handed["seed"]
         if "seed" in self.takes:
             self.handed["seed"] = seed
         results = self.results(self.reference, {**self.extras, **copied(values), "seed": seed})
@@ -170,8 +196,10 @@ class Judge:
 
     def __init__(self, case, module):
         self.case, self.module, self.arena = case, module, None
-        self.extras = {**settings(), **sizes(case), "device": DEVICE}
-        self.inside, self.unread, self.verified, self.distinct = [], False, 0, 0
+        self.extras = {**settings(), "seed": SEED, "device": DEVICE, **sizes(case)}
+        if "seed" in case.get("values", {}):
+            self.extras["seed"] += SEED - DEFAULT_SEED
+        self.inside, self.changeable, self.unread, self.verified, self.distinct = [], [], False, 0, 0
         self.takes = CANDIDATE.takes
         self.first = self.data(SEED)
 
@@ -181,7 +209,7 @@ class Judge:
     def fresh(self):
         """Data from a seed that nobody knew before."""
         self.distinct += 1
-        return self.data(int.from_bytes(os.urandom(6), "little"))
+        return self.data(int.from_bytes(os.urandom(4), "little") >> 1)
 
     def warm_up(self, calls, seconds):
         """Lets the candidate call the kernel on a set that is not used again."""
@@ -193,7 +221,9 @@ class Judge:
         """How many calls make a round: enough for a turn to be small beside them, and for data of
         twice the L2, but no more than can be made in 0.6 s."""
         begin = time.perf_counter()
-        self.fresh()
+        made = self.fresh()
+        if made.checker:
+            made.refused_by_task([t for _, _, t in made.expected])
         synchronize()
         seconds = time.perf_counter() - begin
         _, storages, _ = self.parts(self.first)
@@ -210,7 +240,7 @@ class Judge:
         data, _, places, storages = self.sets[0]
         inputs = data.inputs if not data.popcorn else [(f"data[{i}]", 0, t) for i, t in enumerate(tensors(data.data))]
         numbers = {s.untyped_storage().data_ptr(): i for i, s in enumerate(storages)}
-        names, outputs = [], {number for number, _ in self.inside}
+        names, outputs = [], {number for number, _ in self.inside} | set(self.changeable)
         for name, _, tensor in inputs:
             number = numbers.get(tensor.untyped_storage().data_ptr())
             if number is None or number in outputs:
@@ -246,7 +276,7 @@ class Judge:
         self.before, self.snapshot = self.arena.bytes.clone(), self.arena.bytes.clone()
         self.least_copy = math.inf
         CANDIDATE.ask("open", file=self.arena.file, handle=self.arena.handle, size=self.arena.size,
-                      popcorn=self.first.popcorn, problem_sizes=self.extras["problem_sizes"], seconds=LOAD_SECONDS)
+                      popcorn=self.first.popcorn, has_values=bool(self.case.get("values")), problem_sizes=self.extras["problem_sizes"], seconds=LOAD_SECONDS)
 
     def close(self):
         if self.arena is not None:
@@ -335,6 +365,7 @@ class Judge:
         self.arena.kept.fill_(0xFF)
         for _, areas, places, _ in filter(None, self.sets):
             spans = [(first, size) for first, size, *_ in areas] + [places[n] for n, _ in self.inside]
+            spans += [places[n] for n in self.changeable]
             for first, size in spans:
                 self.arena.kept[first:first + size] = 0
 
@@ -353,22 +384,17 @@ class Judge:
             raise Fault("wrong_result", f"a timed call on `{self.case['name']}` changed an input, or memory beside its outputs")
         bad = 0
         for slot, facts in zip(order, answers):
-            for (_, _, wanted), got in zip(self.sets[slot][0].expected, self.outputs(slot, facts, snapshot)):
+            data, outputs = self.sets[slot][0], self.outputs(slot, facts, snapshot)
+            problem = data.refused_by_task(outputs) if data.checker else ""
+            if problem:
+                raise Fault("wrong_result", f"a timed call on `{self.case['name']}` gave wrong values: {problem}")
+            for (_, _, wanted), got in zip(data.expected, outputs) if not data.checker else []:
                 count, _, _ = difference(got, wanted)
                 over = count - CASE.get("tolerance", {}).get("mismatch_fraction", 0.0) * wanted.numel()
                 bad = bad + over.clamp(min=0)
-            self.said_by_task(slot, facts, snapshot)
         self.verified += len(order)
         if float(bad) > 0:
             raise Fault("wrong_result", f"a timed call on `{self.case['name']}` gave wrong values, {int(float(bad))} over {len(order)} calls, where the check before was content")
-
-    def said_by_task(self, slot, facts, memory):
-        data = self.sets[slot][0]
-        if data.popcorn:
-            given = self.outputs(slot, facts, memory)
-            problem = checked_by_task(data, [("output", 0, t) for t in given])
-            if problem:
-                raise Fault("wrong_result", f"`{self.case['name']}`: {problem}")
 
     def outputs(self, slot, facts, memory):
         """The outputs of a slot in a copy of the arena, in the layout that the candidate states."""
@@ -408,14 +434,20 @@ class Judge:
             for number, (start, size) in enumerate(places):
                 if start <= first < start + size:
                     self.inside.append((number, first - start))
-        if not self.inside or not data.popcorn:
+        if not data.popcorn:
+            return
+        numbers = {t.untyped_storage().data_ptr(): i for i, t in enumerate(self.sets[0][3])}
+        mine = tensors(data.data)
+        self.changeable = [numbers[mine[i].untyped_storage().data_ptr()] for i in data.changed_by_reference()]
+        if not self.inside:
             return
         twin = copied(data.data)
         _, storages = packed({"data": twin})
         for number, _ in self.inside:
             storages[number].fill_(0xFF)
-        again = data.results(data.reference, {**self.extras, "data": twin})
-        self.unread = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(again, data.expected))
+        again = data.run_on(data.reference, twin, "reference")
+        found = data.named(again, {}, [], {})
+        self.unread = all(same_bytes(a, b) for (_, _, a), (_, _, b) in zip(found, data.expected))
 
     def round(self, do, calls, **how):
         """One round on new data, with all outputs checked. Returns its wall time in ns, the answer,
@@ -596,9 +628,11 @@ def why_unprotected():
     """Why the kernel shares the judge's process; none if it has its own."""
     if not REFERENCE:
         return "nothing checks its results"
+    if ENTRY.get("baselines") or ENTRY.get("inputs", {}).get("constructor"):
+        return "kernel and reference share weights"
     if ENTRY.get("prepare"):
         return "kernel and reference share what `prepare` builds"
-    if REFERENCE["file"] == ENTRY["file"]:
+    if REFERENCE["file"] == ENTRY["file"] or (ENTRY.get("inputs") or {}).get("file") == ENTRY["file"]:
         return "kernel and reference are in one file"
     return None
 

@@ -55,27 +55,6 @@ def bind(function, values):
     return chosen
 
 
-def tensors(value):
-    """All tensors inside tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for inner in value for t in tensors(inner)] if isinstance(value, (tuple, list)) else []
-
-
-def copied(value):
-    """A copy with every tensor in its own memory; strides stay."""
-    if isinstance(value, torch.Tensor):
-        twin = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-        return twin.copy_(value)
-    if isinstance(value, dict):
-        return {key: copied(inner) for key, inner in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(copied(inner) for inner in value) if not hasattr(value, "_fields") else type(value)(*map(copied, value))
-    return value
-
-
 def sizes(case):
     """The size variables: numbers, or tuples over the groups if there are several."""
     rows = [group.get("sizes", []) for group in case["groups"]]
@@ -84,21 +63,30 @@ def sizes(case):
     values = {n: tuple(row[i] for row in rows) if grouped else rows[0][i] for i, n in enumerate(names)}
     values["problem_sizes"] = [tuple(row) for row in rows]
     values["g"] = values["groups"] = len(rows)
-    return values
+    # A list of a case is a tuple, as on the board.
+    return {**values, **{n: tuple(v) if isinstance(v, list) else v for n, v in case.get("values", {}).items()}}
 
 
-class Kernel:
+class Kernel(MadeData):
     """The entry and its reference, bound to one case."""
+
+    checker, refused = None, ()
 
     def __init__(self, case):
         self.case = case
         module = load(ENTRY["file"])
         self.function = function_of(module, ENTRY["function"])
         self.reference_module = load(REFERENCE["file"]) if REFERENCE else module
-        self.reference = function_of(self.reference_module, REFERENCE["function"]) if REFERENCE else None
+        self.checker = function_of(self.reference_module, REFERENCE["checker"]) if REFERENCE and REFERENCE.get("checker") else None
+        # Beside a checker, the reference only shows which data are outputs.
+        is_there = REFERENCE and (not self.checker or hasattr(self.reference_module, REFERENCE["function"]))
+        self.reference = function_of(self.reference_module, REFERENCE["function"]) if is_there else None
         self.popcorn = not case["groups"][0].get("args")
-        self.inside = None
-        self.extras = {**settings(), **sizes(case), "seed": SEED, "device": DEVICE}
+        self.inside, self.given, self.fill_s = None, None, 0.0
+        self.extras = {**settings(), "seed": SEED, "device": DEVICE, **sizes(case)}
+        if "seed" in case.get("values", {}):
+            # The case's own data, unless the user asks for others.
+            self.extras["seed"] += SEED - DEFAULT_SEED
         self.prepare(module)
         self.fill(SEED)
 
@@ -111,7 +99,11 @@ class Kernel:
             torch.manual_seed(SEED)
             self.extras["model"] = blamed(lambda: build(**bind(build, self.extras)), build.__name__)
             done = True
-        if self.popcorn and callable(getattr(module, "compile_kernel", None)):
+        if self.popcorn and inspect.isclass(self.function):
+            self.function, self.reference = self.instance(self.function), self.reference and self.instance(self.reference)
+            self.share_weights()
+            done = True
+        if self.popcorn and not self.case.get("values") and callable(getattr(module, "compile_kernel", None)):
             blamed(lambda: module.compile_kernel(self.extras["problem_sizes"]), "compile_kernel")
             done = True
         if done:
@@ -130,7 +122,7 @@ class Kernel:
         """The data and the expected outputs. `fixed` holds the contents that are restored before
         each call, by tensor."""
         if self.popcorn:
-            self.fill_popcorn(seed)
+            self.fill_made(seed)
         else:
             self.fill_args(seed)
 
@@ -162,7 +154,7 @@ class Kernel:
         """New contents for a timed call: in the existing tensors, or as the task's new `data`. The
         kernel is not called here, so that the timed call is the first to see them."""
         if self.popcorn:
-            self.fill_popcorn(seed)
+            self.fill_made(seed)
             return
         for position, arg in enumerate(self.case["groups"][0]["args"]):
             if arg["role"] in ("in", "inout"):
@@ -192,46 +184,6 @@ class Kernel:
             return torch.empty(shape(arg), dtype=getattr(torch, DTYPES[arg["dtype"]]), device=DEVICE)
         return contents(arg, group, position, seed)
 
-    def fill_popcorn(self, seed):
-        generate = function_of(self.reference_module, "generate_input")
-        values = {**self.extras, "seed": seed}
-        torch.manual_seed(seed)
-        self.data = blamed(lambda: generate(**bind(generate, values)), "generate_input", "reference")
-        mine = {**values, "data": copied(self.data)}
-        self.expected = self.results(self.reference, mine) if self.reference else None
-        self.values = {**values, "data": self.data}
-        self.bound = bind(self.function, self.values) if "data" in parameters(self.function) else None
-        self.poisoned, self.like, self.fixed = [], [], []
-        self.kept = [(f"data[{i}]", t, t.clone()) for i, t in enumerate(tensors(self.data))]
-        if self.inside is None:
-            self.find_outputs()
-        given = tensors(self.data)
-        inside = [given[i] for i in self.inside]
-        self.kept = [entry for i, entry in enumerate(self.kept) if i not in self.inside]
-        if self.unread:
-            self.poisoned = inside
-        elif self.reference:
-            self.fixed = [(t, t.clone()) for t in inside]
-        if not inside:
-            self.like = self.returned
-
-    def find_outputs(self):
-        """Finds the tensors of `data` that are outputs, by a first call. They are poisoned before each
-        call if the reference shows that nothing reads them; the others must not change."""
-        results = [value for _, _, value in call(self)]
-        synchronize()
-        places = {t.untyped_storage().data_ptr() for t in results}
-        given = tensors(self.data)
-        self.inside = [i for i, t in enumerate(given) if t.untyped_storage().data_ptr() in places]
-        self.returned, self.unread = [torch.empty_like(t) for t in results], False
-        if self.inside and self.reference:
-            twin = copied(self.data)
-            for i, theirs in enumerate(tensors(twin)):
-                if i in self.inside:
-                    poison(theirs, 0)
-            again = self.results(self.reference, {**self.values, "data": twin})
-            self.unread = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(again, self.expected))
-
     def results(self, function, values):
         chosen = bind(function, values) if not self.popcorn or "data" in parameters(function) else None
         call = (lambda: function(**chosen)) if chosen is not None else (lambda: function(values["data"]))
@@ -245,7 +197,7 @@ class Kernel:
         that were returned, in the order of the arguments."""
         if self.popcorn:
             found = tensors(given)
-            if not found:
+            if not found and not self.checker:
                 raise Fault("wrong_result", "no tensor was returned")
             return [("output" if len(found) == 1 else f"output{i}", 0, t) for i, t in enumerate(found)]
         pick = lambda name, g: passed[name][g] if isinstance(passed[name], list) else passed[name]
@@ -257,14 +209,16 @@ class Kernel:
         return outs + list(inouts) + [(name, g, t) for (name, g), t in zip(returned, found)]
 
     def call_once(self):
-        given = self.function(**self.bound) if self.bound is not None else self.function(self.data)
-        inouts = [] if self.popcorn else self.inouts
-        return self.named(given, self.bound or {}, inouts, self.values)
+        if self.popcorn:
+            self.given = self.run_on(self.function, self.data)
+            return self.named(self.given, {}, [], {})
+        given = self.function(**self.bound)
+        return self.named(given, self.bound, self.inouts, self.values)
 
     def restore(self, pattern=0):
         """Prepares a call: restores changed tensors and poisons outputs."""
         for tensor, before in self.fixed:
-            tensor.copy_(before)
+            plain(tensor).copy_(plain(before))
         for tensor in self.poisoned:
             poison(tensor, pattern)
         twins = [torch.empty_like(t) for t in self.like]

@@ -47,7 +47,8 @@ pub(super) struct TargetArgs {
     #[arg(long, short, value_name = "TARGET")]
     pub target: Vec<String>,
 
-    /// The file with the targets [default: bench.toml of the project, else kernels/bench.toml]
+    /// The file with the targets, or a set of GPU MODE problems (.yaml) [default: bench.toml of the
+    /// project, else kernels/bench.toml]
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 

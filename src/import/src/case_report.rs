@@ -4,7 +4,7 @@
 
 use rgpu_case::stats::{Summary, median, without_discarded};
 use rgpu_case::{
-    CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerError, RunnerJob,
+    Baseline, CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerError, RunnerJob,
     RunnerReport, TimingSource,
 };
 
@@ -15,7 +15,9 @@ use serde_json::value::RawValue;
 use super::histogram::histogram;
 use super::{ImportedArtifact, Importer, Source};
 use rgpu_model::profile::ArtifactKind;
-use rgpu_model::profile::{CaseResult, Cooling, Correctness, Gap, GraphTiming, Timing};
+use rgpu_model::profile::{
+    BaselineTime, CaseResult, Cooling, Correctness, Gap, GraphTiming, Timing,
+};
 use rgpu_model::profile::{CheckVerdict, TimingClock, Trust};
 use rgpu_model::sanitizer::{CheckTool, FaultKind, SanitizerVerdict};
 use rgpu_model::sanitizer::{SanitizerCause, SanitizerResult};
@@ -107,6 +109,7 @@ fn import(report: &RunnerReport, source: &Source<'_>) -> ImportedArtifact {
             .map(|text| Gap { code: "runner".to_owned(), text: text.clone() })
             .collect(),
         model: report.model.clone(),
+        board: report.board.clone(),
         device: report.device.as_ref().map(|d| d.name.clone()),
         runner_failure: report.error.as_ref().map(RunnerFailure::from),
         ..ImportedArtifact::default()
@@ -128,9 +131,23 @@ fn trust(of_report: rgpu_case::Trust) -> Trust {
 }
 
 fn case_result(data: &CaseReport, stopped: bool) -> CaseResult {
+    let kernel_ns = data.timing.as_ref().map(|timing| timing.median_ns).filter(|ns| *ns > 0.0);
     CaseResult {
         name: data.name.clone(),
         sizes: Vec::new(),
+        baselines: data
+            .baselines
+            .iter()
+            .map(|baseline| BaselineTime {
+                form: match baseline.form {
+                    Baseline::Eager => "eager",
+                    Baseline::Compile => "compile",
+                }
+                .to_owned(),
+                median_ns: baseline.median_ns,
+                speedup: kernel_ns.map(|ns| baseline.median_ns / ns),
+            })
+            .collect(),
         timing: data.timing.as_ref().map(|t| Timing {
             median_ns: t.median_ns,
             ci95_ns: t.ci95_ns,
@@ -214,7 +231,9 @@ fn correctness(c: &rgpu_case::Correctness) -> Correctness {
     let wrong: u64 = c.outputs.iter().map(|o| o.mismatches).sum();
     let changed = (!c.changed_inputs.is_empty())
         .then(|| format!("the kernel changed its input `{}`", c.changed_inputs.join("`, `")));
-    let verdict = match (c.outputs.is_empty(), c.passed) {
+    let has_check = !c.outputs.is_empty() || c.checker.is_some();
+    let refusal = c.checker.clone().filter(|text| !text.is_empty());
+    let verdict = match (!has_check, c.passed) {
         (true, true) => CheckVerdict::Unchecked,
         (_, true) => CheckVerdict::Right,
         (_, false) => CheckVerdict::Wrong,
@@ -223,13 +242,14 @@ fn correctness(c: &rgpu_case::Correctness) -> Correctness {
         verdict,
         checked: c.outputs.iter().map(|o| o.elements).sum(),
         wrong,
-        max_abs: largest(|o| o.max_abs_error),
-        max_rel: largest(|o| o.max_rel_error),
-        first_wrong: c.outputs.iter().find_map(first_wrong).or(changed),
+        // A function of the task tells no errors.
+        max_abs: if c.checker.is_some() { None } else { largest(|o| o.max_abs_error) },
+        max_rel: if c.checker.is_some() { None } else { largest(|o| o.max_rel_error) },
+        first_wrong: refusal.or_else(|| c.outputs.iter().find_map(first_wrong)).or(changed),
         bit_equal: Some(c.bit_equal),
         timed_calls: None,
         timed_inputs: None,
-        note: if c.outputs.is_empty() {
+        note: if !has_check {
             "there is no reference to compare with".to_owned()
         } else {
             String::new()

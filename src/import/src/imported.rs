@@ -13,6 +13,8 @@ use rgpu_model::{KernelCode, Operator, Region, Sidecars, Stage};
 /// The content of one artifact.
 #[derive(Clone, Debug, Default)]
 pub struct ImportedArtifact {
+    /// The result of a leaderboard's own program.
+    pub board: Option<rgpu_case::BoardReport>,
     /// Launches in time order, numbered from 0 within the artifact.
     pub launches: Vec<Launch>,
     /// Sums of launches by kernel, longest first. Empty where they can be computed from `launches`.

@@ -59,6 +59,8 @@ pub struct Profile {
     /// Results of each case.
     #[serde(default)]
     pub cases: Vec<CaseResult>,
+    /// The time that a leaderboard would rank; absent for a kernel that is meant for none.
+    pub score: Option<Score>,
     /// Geometric means over the cases; absent unless several were timed on a GPU.
     pub geometric_mean: Option<GeometricMean>,
     /// Rates of each case that has `[work]`, as shares of the device's peaks.
@@ -345,6 +347,19 @@ pub enum Trust {
     Unprotected,
 }
 
+/// How far the kernel could have influenced its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// The kernel's code cannot reach the clock: it has no code on the host, or the claims of its
+    /// process agree with the judge's clock.
+    Proven,
+    /// The time is the judge's bound, because the claims of the kernel's process lie below it.
+    Bounded,
+    /// The kernel shares a process with its clock.
+    Unprotected,
+}
+
 /// A wait until a hot GPU had cooled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cooling {
@@ -406,6 +421,36 @@ pub struct GraphTiming {
     pub histogram: Option<Histogram>,
 }
 
+/// The time that a leaderboard would rank, of those of its benchmarks. A smaller one is better.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Score {
+    /// One time of our medians of the benchmarks, in nanoseconds; absent if not all were timed.
+    pub time_ns: Option<f64>,
+    /// How the times become one: `last` (the last benchmark), `mean` or `geom` (geometric mean).
+    pub ranking_by: String,
+    /// Number of benchmarks.
+    pub benchmarks: u64,
+    /// The result of the board's own program; absent if it did not run.
+    pub board: Option<BoardScore>,
+}
+
+/// The result of a leaderboard's own program, which measures by its own rules.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BoardScore {
+    /// One time of that program's means, in nanoseconds; absent if it gave none.
+    pub time_ns: Option<f64>,
+    /// That program's mean time of each benchmark in nanoseconds, in the board's order.
+    #[serde(default)]
+    pub mean_ns: Vec<f64>,
+    /// How far the kernel could have influenced these times: it shares that program's process.
+    pub trust: Trust,
+    /// Why there is no time. Empty if there is one.
+    #[serde(default)]
+    pub message: String,
+}
+
 /// Geometric means over the cases.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -438,6 +483,21 @@ pub struct CaseResult {
     pub timing: Option<Timing>,
     /// Result of the check; absent if the case was not checked.
     pub correctness: Option<Correctness>,
+    /// Times of forms of the reference on the same data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<BaselineTime>,
+}
+
+/// The time of a form of the reference, beside the kernel's.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BaselineTime {
+    /// The form: `eager` (as written) or `compile` (after `torch.compile`).
+    pub form: String,
+    /// Median of its samples in nanoseconds.
+    pub median_ns: f64,
+    /// This time over the kernel's; absent if the kernel was not timed.
+    pub speedup: Option<f64>,
 }
 
 /// Whether the outputs are correct.
@@ -446,7 +506,7 @@ pub struct CaseResult {
 pub struct Correctness {
     /// The verdict: `right`, `wrong` or `unchecked`.
     pub verdict: CheckVerdict,
-    /// Number of elements compared.
+    /// Number of elements compared, or judged by a function of the task.
     #[serde(default)]
     pub checked: u64,
     /// Number of elements outside the tolerance.

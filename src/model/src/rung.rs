@@ -50,6 +50,8 @@ open_enum! {
         Guard = "guard",
         /// The check against the reference.
         Verify = "verify",
+        /// The leaderboard's own program.
+        Board = "board",
         /// nvcc of the host.
         BuildNvcc = "build.nvcc",
         /// NVRTC of the host.

@@ -41,10 +41,10 @@ pub use python::{Import, imports};
 pub use read::read;
 pub use sizes::CaseSelection;
 pub use source::{SourceTree, example_instances, is_private};
-pub use sources::{Found, FoundProgram, KERNEL_SOURCES, KernelSource};
+pub use sources::{Found, FoundProgram, KERNEL_SOURCES, KernelSource, SetProblem, problem_set};
 pub use spec::{
-    ArgSpec, DeclaredWork, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, ModelSpec,
-    NamedCase, PythonFunction, ReferenceSpec, ScalarValue, Sizes,
+    ArgSpec, DeclaredWork, DeviceReference, EntryPoint, InputsSpec, KernelSpec, LaunchSpec,
+    ModelSpec, NamedCase, PythonFunction, ReferenceSpec, ScalarValue, Sizes, TaskSpec,
 };
 
 use std::path::Path;

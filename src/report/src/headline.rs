@@ -45,6 +45,8 @@ pub(super) fn headline(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> H
         return Headline::new(
             "Wrong results",
             match c.checked {
+                // A function of the task refused the result as a whole.
+                _ if c.wrong == 0 => format!("{first}."),
                 1 => format!("The value is wrong. {first}"),
                 all => {
                     let are = by_number(c.wrong, "is", "are");

@@ -83,6 +83,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
         kernel: input.kernel.clone(),
         job,
         model: None,
+        board: None,
         cases: input
             .cases
             .iter()
@@ -218,7 +219,7 @@ fn results(
             let findings = if guard_finds { vec![finding] } else { Vec::new() };
             report.guard = Some(GuardReport { launches: 2, findings });
         }
-        RunnerJob::Once | RunnerJob::Torch => {}
+        RunnerJob::Once | RunnerJob::Torch | RunnerJob::Board => {}
     }
     report
 }
@@ -243,7 +244,13 @@ fn correctness(input: &RunnerInput, case: &Case, wrong: bool) -> Correctness {
         }),
     });
     let outputs = if input.reference.is_some() { checked.collect() } else { Vec::new() };
-    Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
+    Correctness {
+        passed: !wrong,
+        outputs,
+        bit_equal: true,
+        changed_inputs: Vec::new(),
+        checker: None,
+    }
 }
 
 /// An input, with the path of its module as the real runner understands it: from the input's

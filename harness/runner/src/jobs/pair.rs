@@ -327,6 +327,7 @@ fn write_other_report(
         job: RunnerJob::Pair,
         model: None,
         cases,
+        board: None,
         device: Some(session.gpu.facts.clone()),
         warnings: session.report.warnings(),
         gaps: Vec::new(),

@@ -135,6 +135,7 @@ fn verify(
         outputs,
         bit_equal,
         changed_inputs,
+        checker: None,
     })
 }
 
@@ -242,6 +243,7 @@ fn check_reference(
         outputs,
         bit_equal: true,
         changed_inputs: Vec::new(),
+        checker: None,
     });
     Err(Fault::new(
         ErrorClass::Reference,

@@ -81,6 +81,8 @@ impl KernelSpec {
         Ok(Case {
             name: case.name.clone(),
             vars: self.sizes.vars.clone(),
+            values: case.values.iter().cloned().collect(),
+            jobs: case.jobs.clone(),
             groups,
             launch,
             reference_launch,

@@ -10,6 +10,9 @@ use rgpu_model::error::{Exit, Failure, nearest, no_such_file, shell_word};
 /// The hint where not even rgpu's own kernels are found.
 pub const NO_KERNELS: &str = "wheel and tarball bring rgpu's own kernels, `cargo install` and `cargo binstall` the command alone: set `kernel_path` in your settings to a folder `kernels` of rgpu";
 
+/// The description of a GPU MODE problem, as the "key" that names its files.
+pub(super) const TASK_FILE: &str = "task.yml";
+
 /// A kernel that cannot be found, or whose description is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
@@ -107,6 +110,16 @@ pub enum KernelError {
         /// The file in that language.
         file: PathBuf,
     },
+    /// A file in a format of others is wrong, or says too little.
+    #[error("{problem}")]
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// The next step.
+        hint: String,
+    },
     /// A bare source from which no spec can be inferred.
     #[error("`{}` needs a kernel.toml: {problem}", .file.display())]
     NotInferred {
@@ -132,6 +145,7 @@ impl KernelError {
 /// What names a file: a key of kernel.toml, or an include or import.
 fn who_names(named_by: Option<&str>) -> String {
     match named_by {
+        Some(TASK_FILE) => format!("{TASK_FILE} names it under `files`"),
         Some(key) => format!("kernel.toml names it under `{key}`"),
         None => "an include or import names it".to_owned(),
     }
@@ -161,9 +175,12 @@ impl From<KernelError> for Failure {
             KernelError::Unreadable { path, named_by, source } => {
                 let failure = failure("missing_source").cause(source).file(path.display());
                 match named_by {
-                    Some(key) => failure.hint(format!("kernel.toml names it under `{key}`")),
+                    Some(_) => failure.hint(who_names(*named_by)),
                     None => failure,
                 }
+            }
+            KernelError::Format { file, hint, .. } => {
+                failure("bad_source_format").file(file.display()).hint(hint)
             }
             KernelError::OutsideProject { root, named_by, .. } => {
                 let failure = failure("source_elsewhere")

@@ -19,6 +19,9 @@ pub const CALLS_FOLDER: &str = "mcp";
 /// The beginning of the name of the folder with the files of one call, in [`CALLS_FOLDER`].
 pub const CALL_PREFIX: &str = "files-";
 
+/// The extensions of sources that a task of a leaderboard may share with its neighbours.
+const SOURCES: [&str; 7] = ["py", "cu", "cuh", "h", "hpp", "cpp", "cc"];
+
 /// The folder whose files may be sent along with a kernel.
 pub(crate) struct OwnFiles {
     /// The kernel's own folder.
@@ -97,6 +100,39 @@ impl OwnFiles {
             return Err(KernelError::Private { path: path.to_owned(), named_by });
         }
         Ok(())
+    }
+
+    /// As [`Self::check`], for a file that a task of a leaderboard names. Such tasks share sources
+    /// with their neighbours, and people copy them out of their repository. So a source that lies
+    /// directly in one of the two folders above the task's is accepted, too, unless that is the
+    /// home folder or a folder above it.
+    pub(crate) fn check_task_file(
+        &self,
+        path: &Path,
+        named_by: &'static str,
+    ) -> Result<(), KernelError> {
+        self.check(path, Some(named_by)).or_else(|refusal| {
+            let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+            let is_shared = path.canonicalize().is_ok_and(|real| self.is_shared(&real, home));
+            if is_shared { Ok(()) } else { Err(refusal) }
+        })
+    }
+
+    /// Whether a real path is that of a source in one of the two folders above the kernel's.
+    fn is_shared(&self, real: &Path, home: Option<PathBuf>) -> bool {
+        let extension = real.extension().and_then(|extension| extension.to_str());
+        let is_source = extension.is_some_and(|extension| SOURCES.contains(&extension));
+        let may_be_shared = |folder: &&Path| {
+            folder.parent().is_some()
+                && !home.as_deref().is_some_and(|home| home.starts_with(folder))
+        };
+        let mut above = self.folder.ancestors().skip(1).take(2).take_while(may_be_shared);
+        is_source
+            && agent_files::project().is_none()
+            && !is_folder_of_call(&self.root)
+            && may_decide(real, &self.folder)
+            && real.file_name().is_some_and(|name| !is_private(Path::new(name)))
+            && above.any(|folder| real.parent() == Some(folder))
     }
 }
 

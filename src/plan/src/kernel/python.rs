@@ -22,6 +22,7 @@ pub(super) fn entry(item: &Item<'_>) -> Result<PythonFunction, KernelError> {
         function: identifier(&table.required("python")?)?,
         prepare: table.optional("prepare").map(|item| identifier(&item)).transpose()?,
         fresh: table.optional("fresh").map(|item| item.boolean()).transpose()?.unwrap_or(false),
+        ..PythonFunction::default()
     })
 }
 
@@ -48,6 +49,8 @@ pub(super) fn reference(
             Some(item) => tolerance(&item)?,
             None => Tolerance::default(),
         },
+        half_tolerance: None,
+        checker: None,
         device: None,
     })
 }
@@ -126,6 +129,59 @@ pub fn imports(text: &str) -> Vec<Import> {
         }
     }
     found
+}
+
+/// What a Python source defines at its top level under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Definition {
+    /// `def NAME`.
+    Function,
+    /// `class NAME`.
+    Class,
+    /// `NAME = …`, with or without a type.
+    Value,
+}
+
+/// What a Python source defines under `name` at its top level, by its statements alone. Names that
+/// are imported or made by code do not count.
+pub(super) fn definition(text: &str, name: &str) -> Option<Definition> {
+    statements(text).iter().find_map(|statement| {
+        // The simple statements of a line follow each other after a space or `;`; indented ones
+        // are inside of something.
+        let statement = statement.strip_prefix("async ").unwrap_or(statement);
+        let (rest, kind) = match statement.split_once(' ') {
+            Some(("def", rest)) => (rest, Definition::Function),
+            Some(("class", rest)) => (rest, Definition::Class),
+            _ => (statement, Definition::Value),
+        };
+        let rest = if kind == Definition::Value { rest } else { rest.trim_start_matches(' ') };
+        let rest = rest.strip_prefix(name)?;
+        let next = rest.trim_start();
+        let is_defined = match kind {
+            Definition::Function => next.starts_with('('),
+            // The `:` that ends the head is no part of the statement.
+            Definition::Class => next.is_empty() || next.starts_with('('),
+            Definition::Value => next.starts_with('=') && !next.starts_with("=="),
+        };
+        is_defined.then_some(kind)
+    })
+}
+
+/// The names of all functions, also inside of classes, that begin with `prefix` and have this
+/// parameter.
+pub(super) fn functions_with(text: &str, prefix: &str, parameter: &str) -> Vec<String> {
+    let statements = statements(text);
+    let functions = statements.iter().filter_map(|statement| {
+        let (name, rest) = statement.trim_start().strip_prefix("def ")?.split_once('(')?;
+        let (parameters, _) = rest.rsplit_once(')')?;
+        let has_it = parameters.split(',').any(|one| {
+            let name = one.split([':', '=']).next().unwrap_or_default();
+            name.trim() == parameter
+        });
+        let name = name.trim();
+        (name.starts_with(prefix) && has_it).then(|| name.to_owned())
+    });
+    functions.collect()
 }
 
 /// The simple statements of a Python source, without comments and without the text of strings.
@@ -242,6 +298,29 @@ mod tests {
             assert!(imports(broken).is_empty(), "{broken}");
         }
         assert_eq!(imports("import ä.ö").first().map(Import::top_level), Some("ä"));
+    }
+
+    #[test]
+    fn names_are_defined_at_the_top_level_of_a_source() {
+        let text = "import torch\n@torch.no_grad()\ndef custom_kernel(data: (int), x={1: 2}) -> int:\n    \
+            def inner(): pass\n    other = 1\n\
+            class Model(torch.nn.Module):\n    def forward(self): pass\n\
+            class Plain: pass\nasync def later(): pass\n\
+            \"\"\"\ndef in_text(): pass\n\"\"\"\n# def in_comment(): pass\n\
+            check = make(\n    ref=1)\nequal == 3\ncustom_kernel_2(x)\n";
+        let kind = |name| definition(text, name);
+        assert_eq!(kind("custom_kernel"), Some(Definition::Function));
+        assert_eq!(kind("Model"), Some(Definition::Class));
+        assert_eq!(kind("Plain"), Some(Definition::Class));
+        assert_eq!(kind("later"), Some(Definition::Function));
+        assert_eq!(kind("check"), Some(Definition::Value));
+        for none in ["inner", "other", "forward", "in_text", "in_comment", "equal", "ref", "custom"]
+        {
+            assert_eq!(kind(none), None, "{none}");
+        }
+        for broken in ["def", "def ", "class", "def f", "x", "", "=", "def f(\n"] {
+            assert_eq!(definition(broken, "y"), None, "{broken}");
+        }
     }
 
     #[test]

@@ -112,6 +112,7 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
         work,
         extra_files,
         model,
+        task: None,
     };
     Ok(spec)
 }
@@ -437,7 +438,7 @@ fn sizes(item: &Item<'_>) -> Result<Sizes, KernelError> {
             if rows.is_empty() {
                 return Err(item.error(format!("the case `{name}` has no group")));
             }
-            cases.push(NamedCase { name: name.to_owned(), groups: rows });
+            cases.push(NamedCase { name: name.to_owned(), groups: rows, ..NamedCase::default() });
         }
     }
     let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
@@ -516,6 +517,8 @@ fn reference(
             Some(item) => tolerance(&item)?,
             None => Tolerance::default(),
         },
+        half_tolerance: None,
+        checker: None,
         device,
     })
 }

@@ -19,7 +19,7 @@ use rgpu_model::number_form::counted;
 /// The sizes to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CaseSelection {
-    /// The default case of kernel.toml.
+    /// The default case of kernel.toml; every case if the cases say which jobs take them.
     #[default]
     Default,
     /// Every named case of the kernel.
@@ -46,6 +46,9 @@ impl CaseSelection {
 /// [`KernelError::Sizes`] for a value that does not match the grammar or the kernel's variables.
 pub fn select(spec: &KernelSpec, selection: &CaseSelection) -> Result<Vec<NamedCase>, KernelError> {
     match selection {
+        CaseSelection::Default if spec.sizes.cases.iter().any(|case| !case.jobs.is_empty()) => {
+            Ok(spec.sizes.cases.clone())
+        }
         CaseSelection::Default => Ok(vec![default_case(spec)]),
         CaseSelection::All if spec.sizes.cases.is_empty() => Ok(vec![default_case(spec)]),
         CaseSelection::All => Ok(spec.sizes.cases.clone()),
@@ -55,7 +58,9 @@ pub fn select(spec: &KernelSpec, selection: &CaseSelection) -> Result<Vec<NamedC
                 let parser = SizesParser { spec, given: flag };
                 for case in parser.flag()? {
                     let number = cases.len() + 1;
-                    cases.push(NamedCase { name: name_for(&case, spec, number), ..case });
+                    // What the user names goes through every job.
+                    let name = name_for(&case, spec, number);
+                    cases.push(NamedCase { name, jobs: Vec::new(), ..case });
                 }
             }
             let duplicate = cases
@@ -79,7 +84,11 @@ fn default_case(spec: &KernelSpec) -> NamedCase {
     named
         .and_then(|name| spec.sizes.cases.iter().find(|case| case.name == *name))
         .cloned()
-        .unwrap_or_else(|| NamedCase { name: "default".to_owned(), groups: vec![Vec::new()] })
+        .unwrap_or_else(|| NamedCase {
+            name: "default".to_owned(),
+            groups: vec![Vec::new()],
+            ..NamedCase::default()
+        })
 }
 
 /// The name of the case; without one, its sizes as `m=64,n=32`, with groups joined by `+`; if that
@@ -113,11 +122,13 @@ struct SizesParser<'a> {
 impl SizesParser<'_> {
     fn error(&self, problem: impl Into<String>) -> KernelError {
         let vars = &self.spec.sizes.vars;
-        let hint = if vars.is_empty() {
+        let names: Vec<_> = self.spec.sizes.cases.iter().map(|c| c.name.as_str()).collect();
+        let hint = if vars.is_empty() && !names.is_empty() {
+            format!("give one of the named cases: `{}`", names.join("`, `"))
+        } else if vars.is_empty() {
             format!("`{}` has no size variables", self.spec.name)
         } else {
             let example: Vec<_> = vars.iter().map(|var| format!("{var}=1024")).collect();
-            let names: Vec<_> = self.spec.sizes.cases.iter().map(|c| c.name.as_str()).collect();
             format!(
                 "give `{}`, or one of the named cases: `{}`",
                 example.join(","),
@@ -137,8 +148,10 @@ impl SizesParser<'_> {
             for part in part.split(';') {
                 match self.named(part) {
                     Some(named) => cases.extend(named),
-                    None => cases
-                        .push(NamedCase { name: String::new(), groups: vec![self.group(part)?] }),
+                    None => cases.push(NamedCase {
+                        groups: vec![self.group(part)?],
+                        ..NamedCase::default()
+                    }),
                 }
             }
         }
@@ -150,7 +163,7 @@ impl SizesParser<'_> {
             return Ok(named);
         }
         let groups = part.split(';').map(|group| self.group(group)).collect::<Result<_, _>>()?;
-        Ok(vec![NamedCase { name: String::new(), groups }])
+        Ok(vec![NamedCase { groups, ..NamedCase::default() }])
     }
 
     fn named(&self, part: &str) -> Option<Vec<NamedCase>> {

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use super::error::TASK_FILE;
 use super::own_files::OwnFiles;
-use super::{KernelError, KernelFolders, KernelSpec};
+use super::{KernelError, KernelFolders, KernelSpec, TaskSpec};
 use rgpu_model::agent_files;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 
@@ -40,6 +41,9 @@ impl KernelSpec {
         let own_files = OwnFiles::find(&self.folder, kernel_folders);
         for (_, data) in self.data_files() {
             own_files.check(&data, Some("init"))?;
+        }
+        if let Some(task) = &self.task {
+            return self.task_sources(task, &own_files);
         }
         let source = normalize_lexically(&self.source);
         let reference =
@@ -98,6 +102,58 @@ impl KernelSpec {
         Ok(SourceTree {
             source: relative(&source),
             reference: reference.as_deref().map(relative),
+            files: files.into_iter().collect(),
+        })
+    }
+
+    /// The files of a task, all in one folder under the names that the task gives them, with the
+    /// modules that they import from the folders where they lie here.
+    fn task_sources(
+        &self,
+        task: &TaskSpec,
+        own_files: &OwnFiles,
+    ) -> Result<SourceTree, KernelError> {
+        let mut files: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for (name, path) in &task.files {
+            // The user named the submission, so it may lie anywhere.
+            if *path != self.source {
+                own_files.check_task_file(path, TASK_FILE)?;
+            }
+            files.insert(name.clone(), normalize_lexically(path));
+        }
+        let mut queue: Vec<PathBuf> = files.values().cloned().collect();
+        while let Some(path) = queue.pop() {
+            let is_named = task.files.iter().any(|(_, named)| normalize_lexically(named) == path);
+            let bytes = match agent_files::read(&path, MAX_FILE_BYTES) {
+                Ok(bytes) => bytes,
+                Err(_) if !is_named => continue,
+                Err(error) => return Err(KernelError::unreadable(&path, Some(TASK_FILE))(error)),
+            };
+            if path.extension().is_none_or(|extension| extension != "py") {
+                continue;
+            }
+            let folder = path.parent().unwrap_or(Path::new(""));
+            let text = String::from_utf8_lossy(&bytes);
+            for module in super::python::import_candidates(folder, &text) {
+                let name = module.strip_prefix(folder).unwrap_or(&module);
+                let name = name.to_string_lossy().into_owned();
+                let is_new = files.len() < MAX_FILES && !files.contains_key(&name);
+                let path = normalize_lexically(&module);
+                let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+                if is_new && path.is_file() && !is_private(&path) && !is_private(&real) {
+                    own_files.check(&path, None)?;
+                    files.insert(name, path.clone());
+                    queue.push(path);
+                }
+            }
+        }
+        let name_of = |wanted: &Path| {
+            let found = task.files.iter().find(|(_, path)| path == wanted);
+            found.map(|(name, _)| name.clone())
+        };
+        Ok(SourceTree {
+            source: name_of(&self.source).unwrap_or_default(),
+            reference: self.reference.as_ref().and_then(|reference| name_of(&reference.source)),
             files: files.into_iter().collect(),
         })
     }

@@ -13,6 +13,11 @@ use rgpu_model::regular_file::MAX_FILE_BYTES;
 use rgpu_protocol::plan::Arg;
 
 mod cuda_program;
+mod gpu_mode;
+mod kernel_bench;
+mod pytest_benchmark;
+
+pub use gpu_mode::{SetProblem, problem_set};
 
 /// A format in which people keep kernels and programs.
 pub struct KernelSource {
@@ -24,7 +29,12 @@ pub struct KernelSource {
 }
 
 /// Every format, the most specific first.
-pub static KERNEL_SOURCES: &[&KernelSource] = &[&cuda_program::CUDA_PROGRAM];
+pub static KERNEL_SOURCES: &[&KernelSource] = &[
+    &gpu_mode::GPU_MODE,
+    &kernel_bench::KERNEL_BENCH,
+    &pytest_benchmark::PYTEST_BENCHMARK,
+    &cuda_program::CUDA_PROGRAM,
+];
 
 /// What a path holds.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_case::{Dtype, Init, Number, Role, Setting, Tolerance};
+use rgpu_case::{Baseline, BoardRules, Dtype, Init, Number, Role, RunnerJob, Setting, Tolerance};
 
 use super::ProfileMode;
 use super::expr::Expr;
@@ -42,6 +42,17 @@ pub struct KernelSpec {
     pub extra_files: Vec<PathBuf>,
     /// The model that a Python kernel runs.
     pub model: Option<ModelSpec>,
+    /// The leaderboard's task that it solves.
+    pub task: Option<TaskSpec>,
+}
+
+/// A task of a leaderboard: its files and its rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSpec {
+    /// The files by the names that they have for the task's programs, all in one folder.
+    pub files: Vec<(String, PathBuf)>,
+    /// How it is scored. The program is one of `files`.
+    pub rules: BoardRules,
 }
 
 /// The function to launch.
@@ -64,6 +75,23 @@ pub struct PythonFunction {
     pub prepare: Option<String>,
     /// Whether every timed call gets new data.
     pub fresh: bool,
+    /// The functions that make the data, where they are not the popcorn convention's.
+    pub inputs: Option<InputsSpec>,
+    /// Forms of the reference whose time is measured, too.
+    pub baselines: Vec<Baseline>,
+}
+
+/// The Python functions that make a kernel's data. They are in the reference's source; without a
+/// reference, in the kernel's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputsSpec {
+    /// The callable that makes the data of a case.
+    pub function: String,
+    /// The callable that makes the arguments for the constructors of entry and reference, where
+    /// these are classes.
+    pub constructor: Option<String>,
+    /// Whether the data is a list of arguments; otherwise it is the only argument.
+    pub spread: bool,
 }
 
 /// `[model]`: the model that a Python kernel's `prepare` builds.
@@ -133,12 +161,17 @@ pub struct Sizes {
 
 /// A named case: its groups, each with a value for every variable in the order of
 /// [`Sizes::vars`]; one group unless [`Sizes::groups`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamedCase {
     /// Name of the case.
     pub name: String,
     /// The values of the variables, one list for each group.
     pub groups: Vec<Vec<i64>>,
+    /// Parameters of the functions that make the data, in the order written; they need not be
+    /// whole numbers.
+    pub values: Vec<(String, Setting)>,
+    /// The jobs that take the case; empty: all of them.
+    pub jobs: Vec<RunnerJob>,
 }
 
 /// `[reference]`: a C function on host memory, or a Python callable beside a Python entry.
@@ -150,6 +183,11 @@ pub struct ReferenceSpec {
     pub function: String,
     /// Tolerance of every output.
     pub tolerance: Tolerance,
+    /// Tolerance of outputs in formats of 16 bits, where it is another one.
+    pub half_tolerance: Option<Tolerance>,
+    /// A Python function of the same source that judges a result from the data and the result; the
+    /// values are then not compared with those of `function`.
+    pub checker: Option<String>,
     /// A slow, simple kernel that replaces the function at sizes where a CPU would take minutes.
     /// The function checks it at small sizes.
     pub device: Option<DeviceReference>,
@@ -200,6 +238,7 @@ impl KernelSpec {
         files.push(self.source.clone());
         files.extend(self.reference.iter().map(|reference| reference.source.clone()));
         files.extend(self.extra_files.iter().cloned());
+        files.extend(self.task.iter().flat_map(|task| &task.files).map(|(_, from)| from.clone()));
         files.extend(self.data_files().map(|(_, from)| from));
         files
     }

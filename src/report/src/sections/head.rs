@@ -8,8 +8,8 @@ use crate::phrase::{graph_text, memory_text, model_text};
 use crate::quantity::{self, duration, per_second, percent, timestamp, usd};
 use rgpu_model::error::ANOTHER_HOST;
 use rgpu_model::profile::CodeLanguage;
+use rgpu_model::profile::{BaselineTime, Correctness, Score, Timing, Trust};
 use rgpu_model::profile::{CheckVerdict, TimingClock};
-use rgpu_model::profile::{Correctness, Timing, Trust};
 use rgpu_model::speed_of_light::{SpeedOfLight, Utilization};
 use rgpu_model::{Profile, RungId};
 
@@ -66,6 +66,12 @@ pub(super) fn add_head(out: &mut Blocks, view: &View<'_>) {
         add_cases(out, profile);
     } else if let Some(timing) = &profile.timing {
         out.field("time", timing_text(timing));
+    }
+    for text in profile.score.iter().flat_map(score_texts) {
+        out.field("score", text);
+    }
+    for case in profile.cases.iter().filter(|case| !case.baselines.is_empty()) {
+        out.field("speed-up", speedup_text(&case.baselines));
     }
     if let Some(correctness) = &profile.correctness {
         // The ANSI code (SGR) of the color.
@@ -225,6 +231,10 @@ fn correctness_text(c: &Correctness) -> String {
                 );
             }
         }
+        // A function of the task refused the result as a whole.
+        CheckVerdict::Wrong if c.wrong == 0 => {
+            c.first_wrong.iter().for_each(|first| text += &format!(": {first}"));
+        }
         CheckVerdict::Wrong => {
             text += &format!(": {} of {} values", c.wrong, c.checked);
             c.first_wrong.iter().for_each(|first| text += &format!("; {first}"));
@@ -240,6 +250,39 @@ fn correctness_text(c: &Correctness) -> String {
         text += &format!("; {calls} timed calls on {inputs} sets of data compared too");
     }
     text
+}
+
+/// Our score, and the board's.
+fn score_texts(score: &Score) -> Vec<String> {
+    let of = match (score.ranking_by.as_str(), score.benchmarks) {
+        ("geom", n) if n > 1 => format!("geometric mean of {n} benchmarks"),
+        ("mean", n) if n > 1 => format!("mean of {n} benchmarks"),
+        _ => "the last benchmark".to_owned(),
+    };
+    let ours = score.time_ns.map(|ns| format!("{}, {of}", duration(ns)));
+    let board = score.board.as_ref().map(|board| match board.time_ns {
+        Some(ns) => format!(
+            "{} by the board's own program (unprotected: it shares the kernel's process)",
+            duration(ns)
+        ),
+        None => format!("the board's own program gave none: {}", board.message),
+    });
+    ours.into_iter().chain(board).collect()
+}
+
+fn speedup_text(baselines: &[BaselineTime]) -> String {
+    let texts = baselines.iter().map(|baseline| {
+        let form = match baseline.form.as_str() {
+            "compile" => "torch.compile of the reference",
+            _ => "the reference",
+        };
+        let time = duration(baseline.median_ns);
+        match baseline.speedup {
+            Some(speedup) => format!("{speedup:.2}× over {form} ({time})"),
+            None => format!("{form} takes {time}"),
+        }
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn add_cases(out: &mut Blocks, profile: &Profile) {

@@ -92,6 +92,8 @@ pub(super) struct ProfileBuilder {
     thresholds: Thresholds,
     /// The harness's report on the model that it built.
     model: rgpu_case::ModelReport,
+    /// The result of a leaderboard's own program.
+    board: Option<rgpu_case::BoardReport>,
     /// Exit status of the program's last run.
     pub program_exit: Option<i32>,
     /// The failure of a program whose error is its own.
@@ -433,6 +435,7 @@ impl ProfileBuilder {
             self.model = model;
             self.model.matmul_flops_per_s = self.model.matmul_flops_per_s.or(known);
         }
+        self.board = imported.board.take().or(self.board.take());
         if let Some(failure) = imported.runner_failure.take() {
             self.runner.retain(|(step, _)| *step != artifact.step);
             self.runner.push((artifact.step.clone(), failure));
@@ -525,6 +528,9 @@ impl ProfileBuilder {
             match self.profile.cases.iter_mut().find(|c| c.name == case.name) {
                 Some(known) => {
                     known.timing = case.timing.or(known.timing.take());
+                    if !case.baselines.is_empty() {
+                        known.baselines = case.baselines;
+                    }
                     known.correctness = match (case.correctness, known.correctness.take()) {
                         // A check that was skipped must not hide one that was made.
                         (Some(new), Some(old)) if new.verdict == CheckVerdict::Unchecked => {
@@ -654,7 +660,7 @@ fn empty_case(case: &Case, vars: &[String]) -> CaseResult {
     let named =
         |row: &Vec<i64>| vars.iter().cloned().zip(row.iter().copied()).collect::<BTreeMap<_, _>>();
     let sizes = case.groups.iter().map(|group| named(&group.sizes)).collect();
-    CaseResult { name: case.name.clone(), sizes, timing: None, correctness: None }
+    CaseResult { name: case.name.clone(), sizes, ..CaseResult::default() }
 }
 
 /// Rewrites source paths to this machine's, relative to the project where possible.

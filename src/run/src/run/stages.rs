@@ -1,6 +1,6 @@
 //! The model of a kernel as it was built, and the stages that it marks with NVTX regions.
 
-use rgpu_case::{Case, ModelReport, Number, Setting};
+use rgpu_case::{Case, ModelReport, Setting};
 
 use rgpu_model::profile::ModelInfo;
 use rgpu_model::stage::StageClock;
@@ -13,10 +13,9 @@ const TIMED: &str = "rgpu@timed";
 /// The model's entry in the profile, from kernel.toml and the harness's report.
 pub(super) fn model(spec: &ModelSpec, built: &ModelReport) -> ModelInfo {
     let text = |setting: &Setting| match setting {
+        // As in kernel.toml, not as in Python.
         Setting::Bool(flag) => flag.to_string(),
-        Setting::Number(Number::Int(number)) => number.to_string(),
-        Setting::Number(Number::Float(number)) => number.to_string(),
-        Setting::Text(text) => text.clone(),
+        other => other.to_string(),
     };
     ModelInfo {
         name: spec.name.clone(),

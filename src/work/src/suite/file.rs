@@ -16,8 +16,8 @@ use rgpu_model::error::{Exit, Failure, Result, no_such_file};
 use rgpu_model::suite::Level;
 use rgpu_plan::kernel::document::{Item, Origin, Table};
 use rgpu_plan::kernel::{
-    KernelError, KernelFolders, MODES, ProfileMode, check_architecture, find, is_identifier,
-    valid_name,
+    KernelError, KernelFolders, MODES, ProfileMode, SetProblem, check_architecture, find,
+    is_identifier, name_of, problem_set, valid_name,
 };
 
 /// The name of the file in a project.
@@ -112,6 +112,9 @@ impl SuiteFile {
     pub fn load(chosen: Option<&Path>, kernels: &KernelFolders) -> Result<Self> {
         let file = chosen.map(Path::to_owned).or_else(|| file_of_project(&kernels.project));
         let Some(file) = file else { return Ok(Self::from_kernels(kernels)) };
+        if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+            return Self::from_problem_set(&file);
+        }
         let text = rgpu_model::agent_files::read_to_string(
             &file,
             rgpu_model::regular_file::MAX_TOML_BYTES,
@@ -136,6 +139,20 @@ impl SuiteFile {
         };
         let targets = find::list(&own).into_iter().map(target).collect();
         Self { targets, max_cases: MAX_CASES, ..Self::default() }
+    }
+
+    /// The problems of a GPU MODE set, each a target that is checked, timed and scored.
+    fn from_problem_set(file: &Path) -> Result<Self> {
+        let problems = problem_set(file).map_err(Failure::from)?;
+        let target = |problem: SetProblem| TargetSpec {
+            suite: name_of(file),
+            case: problem.name,
+            work: TargetKind::Kernel(format!("./{}", problem.folder)),
+            settings: CaseSettings { mode: Some(ProfileMode::Bench), ..CaseSettings::default() },
+            ..TargetSpec::default()
+        };
+        let targets = problems.into_iter().map(target).collect();
+        Ok(Self { file: Some(file.to_owned()), targets, max_cases: MAX_CASES, ..Self::default() })
     }
 
     /// Reads the `text` of `file`.

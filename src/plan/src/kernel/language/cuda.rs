@@ -92,6 +92,7 @@ impl Language for Cuda {
                 cases: vec![NamedCase {
                     name: "large".to_owned(),
                     groups: vec![vec![DEFAULT_ELEMENTS]],
+                    ..NamedCase::default()
                 }],
                 default: Some("large".to_owned()),
             },
@@ -99,6 +100,7 @@ impl Language for Cuda {
             work: DeclaredWork::default(),
             extra_files: Vec::new(),
             model: None,
+            task: None,
         };
         let assumptions = assumptions(&spec, function, length, block);
         Ok((spec, assumptions))
@@ -130,6 +132,7 @@ impl Language for Cuda {
             work: DeclaredWork::default(),
             extra_files: Vec::new(),
             model: None,
+            task: None,
         })
     }
 

@@ -83,11 +83,14 @@ impl Language for Python {
                 source: reference,
                 function: "ref_kernel".to_owned(),
                 tolerance: rgpu_case::Tolerance { abs: 1e-3, rel: 1e-3, ..Default::default() },
+                half_tolerance: None,
+                checker: None,
                 device: None,
             }),
             work: DeclaredWork::default(),
             extra_files: Vec::new(),
             model: None,
+            task: None,
         };
         let assumptions = vec![
             "`custom_kernel(data)` is the kernel, `generate_input` makes its data".to_owned(),
@@ -164,7 +167,7 @@ mod tests {
         let kernel =
             file("mine.py", "from task import input_t\ndef custom_kernel(data):\n    pass\n");
         let error = find(&kernel, &KernelFolders::default()).unwrap_err().to_string();
-        assert!(error.contains("no `generate_input`"), "{error}");
+        assert!(error.contains("no task.yml beside it"), "{error}");
         file("task.py", "input_t = object\n");
         let sized = file("reference.py", "def generate_input(n: int, seed: int):\n    pass\n");
         let error = find(&kernel, &KernelFolders::default()).unwrap_err().to_string();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_case::{Case, ClockPolicy, Reference, RunnerInput, TimingPlan};
+use rgpu_case::{Case, ClockPolicy, Reference, RunnerInput, RunnerJob, TimingPlan};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success,
 };
@@ -23,6 +23,9 @@ use crate::tool::{nsys, nvidia_smi};
 use rgpu_model::RungId;
 use rgpu_model::agent_files;
 use rgpu_model::profile::ArtifactKind;
+
+/// Seconds that the board's program may take to start, beside its own limit.
+const BOARD_START_S: u64 = 60;
 
 /// The inputs of a kernel's plan.
 pub(super) struct KernelTarget<'a> {
@@ -120,7 +123,10 @@ impl<'a> Planner<'a> {
 
     /// The reports of the planned rungs that run the kernel.
     fn expected_reports(&self, input: &RunnerInput) -> Vec<ExpectedReport> {
-        let names = |cases: &[Case]| cases.iter().map(|case| case.name.clone()).collect();
+        let names = |cases: &[Case], job: RunnerJob| {
+            let mine = cases.iter().filter(|case| case.is_for(job));
+            mine.map(|case| case.name.clone()).collect()
+        };
         let mut reports = Vec::new();
         for (step, rung) in self.steps.iter().flat_map(|s| s.rungs.iter().map(move |r| (s, r))) {
             let is_report = |spec: &&ArtifactSpec| ArtifactKind::CaseReport == *spec.kind;
@@ -135,7 +141,7 @@ impl<'a> Planner<'a> {
                 step: step.id.clone(),
                 rung: rung.id.as_str().into(),
                 path: spec.path.clone(),
-                cases: names(cases),
+                cases: names(cases, job_of(&rung.id)),
             }));
         }
         reports
@@ -379,7 +385,30 @@ impl<'a> Planner<'a> {
                 ModeStep::Sanitize => self.add_sanitizer_steps()?,
             }
         }
+        if self.request.mode == ProfileMode::Bench && !is_retry {
+            self.board(target);
+        }
         Ok(())
+    }
+
+    /// Adds the step with the leaderboard's own program. Its times are claims of the kernel's
+    /// process; so it comes last, and its failure is only told.
+    fn board(&mut self, target: &KernelTarget<'_>) {
+        let Some(rules) = target.input.board.as_ref().filter(|rules| rules.program.is_some())
+        else {
+            return;
+        };
+        // The user has chosen cases; the board runs all of its own.
+        if !target.input.cases.iter().any(|case| !case.jobs.is_empty()) {
+            return;
+        }
+        let (argv, artifacts) = self.jobs.usual_command("board", &[], "board");
+        let rungs = vec![plain_rung(&RungId::Board, argv, artifacts)];
+        let name = &target.spec.name;
+        let timeout_s = rules.timeout_s.saturating_add(BOARD_START_S);
+        let step = self.step("board", format!("measure {name} as its board does"), true, rungs);
+        step.timeout_s = timeout_s;
+        step.on_failure = OnFailure::Continue;
     }
 
     /// Adds the last step of a CuTe DSL kernel: the layouts that the DSL gives its operands.
@@ -579,6 +608,21 @@ impl<'a> Planner<'a> {
 }
 
 /// A rung that runs one of our own programs or an exporter.
+/// The job of the runner that a rung runs.
+fn job_of(rung: &str) -> RunnerJob {
+    let jobs = [
+        (RungId::Verify, RunnerJob::Verify),
+        (RungId::CudaEvents, RunnerJob::Time),
+        (RungId::HostClock, RunnerJob::Time),
+        (RungId::Cpu, RunnerJob::Cpu),
+        (RungId::Guard, RunnerJob::Guard),
+        (RungId::Torch, RunnerJob::Torch),
+        (RungId::Board, RunnerJob::Board),
+    ];
+    let found = jobs.into_iter().find(|(id, _)| *id == *rung);
+    found.map_or(RunnerJob::Once, |(_, job)| job)
+}
+
 pub(super) fn plain_rung(id: &RungId, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
     Rung {
         id: id.to_string(),

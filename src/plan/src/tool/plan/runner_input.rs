@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rgpu_case::{
-    CASE_ABI, Case, EntryPoint as CaseEntry, HostFunction, PythonEntry, Reference, RunnerInput,
-    Setting, Tolerance,
+    BoardRules, CASE_ABI, Case, EntryPoint as CaseEntry, HostFunction, PythonEntry, PythonInputs,
+    Reference, RunnerInput, Setting, Tolerance,
 };
 
 use super::build;
@@ -28,7 +28,12 @@ pub(super) fn runner_input(
         };
         if spec.is_python() {
             let file = sources.reference.as_deref().unwrap_or(&sources.source);
-            return Reference::Python { file: in_job(file), function: reference.function.clone() };
+            return Reference::Python {
+                file: in_job(file),
+                function: reference.function.clone(),
+                checker: reference.checker.clone(),
+                half_tolerance: reference.half_tolerance,
+            };
         }
         match &reference.device {
             None => Reference::HostLibrary(check),
@@ -61,6 +66,13 @@ pub(super) fn runner_input(
                 fresh: python.fresh,
                 grouped: spec.sizes.groups,
                 model: spec.model.as_ref().map(settings).unwrap_or_default(),
+                inputs: python.inputs.as_ref().map(|inputs| PythonInputs {
+                    file: in_job(sources.reference.as_deref().unwrap_or(&sources.source)),
+                    function: inputs.function.clone(),
+                    constructor: inputs.constructor.clone(),
+                    spread: inputs.spread,
+                }),
+                baselines: python.baselines.clone(),
             }),
         },
         cases,
@@ -69,6 +81,10 @@ pub(super) fn runner_input(
         seed,
         timing: request.timing.clone(),
         policies: request.policies.clone(),
+        board: spec.task.as_ref().map(|task| BoardRules {
+            program: task.rules.program.as_deref().map(in_job),
+            ..task.rules.clone()
+        }),
     }
 }
 

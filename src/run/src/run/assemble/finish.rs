@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rgpu_case::ClockPolicy;
+use rgpu_case::{BoardReport, BoardRules, ClockPolicy, RankingBy};
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::ProfileBuilder;
@@ -11,6 +11,7 @@ use crate::run::{memory_pools, stages};
 use crate::store::RunRecord;
 use rgpu_analysis as analysis;
 use rgpu_model::profile::CodeLanguage;
+use rgpu_model::profile::{BoardScore, Score, Trust};
 use rgpu_model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use rgpu_model::profile::{CheckVerdict, CostSource, TimingClock};
 use rgpu_model::{Profile, RungId, Sidecars};
@@ -58,6 +59,10 @@ pub(in crate::run) fn build_profile(
     profile.cases.iter_mut().for_each(count_timed_calls);
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
     profile.correctness = overall_correctness(&profile.cases);
+    if let ProfileTarget::Kernel { spec, .. } = &request.target {
+        let rules = spec.task.as_ref().map(|task| &task.rules);
+        profile.score = rules.and_then(|rules| score(rules, &profile, builder.board.clone()));
+    }
     join_code(&mut profile);
     memory_pools::add_notes(&mut profile.sanitizer, &request.target);
     analysis::analyze_all(&mut profile, &builder.sidecars, &builder.thresholds);
@@ -174,6 +179,34 @@ fn overall_correctness(cases: &[CaseResult]) -> Option<Correctness> {
         all.bit_equal = checks.iter().try_fold(true, |all, c| Some(all && c.bit_equal?));
     }
     Some(all)
+}
+
+/// The time that a leaderboard would rank. `None`: nothing was timed, by us or by the board.
+fn score(rules: &BoardRules, profile: &Profile, board: Option<BoardReport>) -> Option<Score> {
+    let count = rules.benchmarks.len();
+    let first = if rules.ranking_by == RankingBy::Last { count.saturating_sub(1) } else { 0 };
+    let median_of = |at: usize| {
+        let name = format!("benchmark.{at}");
+        let case = profile.cases.iter().find(|case| case.name == name)?;
+        case.timing.as_ref().map(|timing| timing.median_ns).filter(|ns| *ns > 0.0)
+    };
+    let times: Option<Vec<f64>> = (first..count).map(median_of).collect();
+    let is_wrong = profile.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong);
+    let time_ns = times.filter(|_| !is_wrong).and_then(|times| rules.ranking_by.combine(&times));
+    if time_ns.is_none() && board.is_none() {
+        return None;
+    }
+    Some(Score {
+        time_ns,
+        ranking_by: rules.ranking_by.name().to_owned(),
+        benchmarks: (count - first) as u64,
+        board: board.map(|board| BoardScore {
+            time_ns: rules.ranking_by.combine(&board.mean_ns),
+            mean_ns: board.mean_ns,
+            trust: Trust::Unprotected,
+            message: board.message,
+        }),
+    })
 }
 
 /// Links each launch to the compiled code of the same name.

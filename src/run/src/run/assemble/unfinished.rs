@@ -110,6 +110,6 @@ fn has_result(case: &CaseReport, job: RunnerJob) -> bool {
         RunnerJob::Pair => case.paired.is_some() || case.timing.is_some(),
         RunnerJob::Cpu => case.reference_ns.is_some() || case.timing.is_some(),
         RunnerJob::Guard => case.guard.is_some(),
-        RunnerJob::Once | RunnerJob::Torch => true,
+        RunnerJob::Once | RunnerJob::Torch | RunnerJob::Board => true,
     }
 }

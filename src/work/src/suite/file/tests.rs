@@ -189,3 +189,25 @@ fn the_schema_for_editors_has_the_keys_that_are_read() {
     has(&format!("{target}/matrix/properties"), MATRIX);
     has(&format!("{target}/grow/properties"), GROW);
 }
+
+#[test]
+fn a_set_of_gpu_mode_problems_is_a_suite() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pmpp.yaml");
+    std::fs::write(
+        &file,
+        "name: pmpp\nproblems:\n  - {directory: pmpp/vectoradd_py, name: vector add, gpus: [H100]}\n\
+         \x20 - {directory: pmpp/sort_py, name: sort}\n  - {directory: pmpp/sort2, name: sort}\n",
+    )
+    .unwrap();
+    let read = SuiteFile::load(Some(&file), &KernelFolders::default()).unwrap();
+    let names: Vec<String> = read.targets.iter().map(TargetSpec::name).collect();
+    assert_eq!(names, ["pmpp:vector-add", "pmpp:sort", "pmpp:sort-2"]);
+    assert_eq!(read.targets[0].kernels(), ["./pmpp/vectoradd_py"]);
+    assert_eq!(read.targets[0].settings.mode, Some(ProfileMode::Bench));
+    for text in ["problems: []\n", "problems: x\n", "a: 1\n", "problems: [{name: x}]\n", "["] {
+        std::fs::write(&file, text).unwrap();
+        let failure = SuiteFile::load(Some(&file), &KernelFolders::default()).unwrap_err();
+        assert_eq!(failure.code, "bad_source_format", "{text}");
+    }
+}
