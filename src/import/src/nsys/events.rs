@@ -13,7 +13,7 @@ use crate::region_tree::NO_REGIONS;
 use crate::trace_events::{NameTable, RegionTable, list_ranges, ns_since};
 use rgpu_model as model;
 use rgpu_model::SharedList;
-use rgpu_model::trace::{CallEvent, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
+use rgpu_model::trace::{CallEvent, SCHEMA, Stacks, TraceWork, TraceWorkKind, UnlistedEvents};
 
 /// Bytes up to which a copy from pageable memory does not wait for its transfer ("API
 /// synchronization behavior" in the manual of CUDA's runtime).
@@ -105,6 +105,7 @@ pub(super) fn list(
         ranges,
         calls,
         host: Vec::new(),
+        stacks: Stacks::default(),
         ranks: Vec::new(),
         memory: Vec::new(),
         from: from.to_owned(),
