@@ -3,8 +3,8 @@
 //! A stack begins in a driver's library and ends at the program's start. What its author can change
 //! is the innermost frame that is neither of a package nor of Python nor of CUDA. Where calls have
 //! frames of Python, only those count: native frames below them are the interpreter and packages.
-//! A native program launches a kernel through a stub that has the kernel's own name; that is no
-//! place either, since it only says what was launched.
+//! A native program launches a kernel through a stub that has the kernel's own name, directly around
+//! the runtime's launch; that is no place either, since it only says what was launched.
 //!
 //! Files are told relative to the folder that holds all of the user's files, which is the program's
 //! own folder.
@@ -81,12 +81,19 @@ impl<'t> OwnCode<'t> {
     /// The place of a call: its innermost own frame, of Python if there is one. A function of a
     /// framework's trace if the call has no stack.
     fn place(&self, call: u32) -> Option<Place<'t>> {
-        let is_own = |at: &u32| self.is_own.get(*at as usize).copied().unwrap_or(false);
-        let is_python =
-            |at: u32| self.trace.stacks.frames().get(at as usize).is_some_and(|f| f.is_python);
-        let own = || self.trace.stacks.of_call(call).filter(is_own);
-        let frame = own().find(|at| is_python(*at)).or_else(|| own().next());
-        if let Some(frame) = frame {
+        let frames = self.trace.stacks.frames();
+        let (mut of_python, mut native, mut was_launch) = (None, None, false);
+        for at in self.trace.stacks.of_call(call) {
+            let Some(frame) = frames.get(at as usize) else { continue };
+            let is_own = self.is_own.get(at as usize).copied().unwrap_or(false);
+            if frame.is_python {
+                of_python = of_python.or(Some(at).filter(|_| is_own));
+            } else if is_own && !was_launch {
+                native = native.or(Some(at));
+            }
+            was_launch = is_own::launches(&frame.function);
+        }
+        if let Some(frame) = of_python.or(native) {
             return Some(Place::Frame(frame));
         }
         if self.trace.host.is_empty() {

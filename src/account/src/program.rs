@@ -73,8 +73,7 @@ impl Program<'_> {
         if !is_large {
             return None;
         }
-        let code = self
-            .places(|work| work.kind == TraceWorkKind::Kernel && work.name == name);
+        let code = self.places(|work| work.kind == TraceWorkKind::Kernel && work.name == name);
         let name = self.trace.names.get(name as usize).map_or("", String::as_str);
         let times =
             if launches == 1 { "1 launch".to_owned() } else { format!("{launches} launches") };

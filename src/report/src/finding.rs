@@ -286,10 +286,10 @@ mod tests {
         let code_of_all = vec![place("train.py", Some(68), "<module>", 0.99)];
         assert_eq!(told(code_of_all), "train.py:68");
         let two = vec![
-            place("lib/model.py", Some(6), "forward\n", 0.62),
+            place("lib/model.py", Some(6), "for\nward", 0.62),
             place("hops", None, "record", 0.1),
         ];
-        assert_eq!(told(two), "lib/model.py:6 in forward (62 %), hops in record (10 %)");
+        assert_eq!(told(two), "lib/model.py:6 in for ward (62 %), hops in record (10 %)");
         assert_eq!(code_of(Vec::new()), None);
     }
 

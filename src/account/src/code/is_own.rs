@@ -118,6 +118,11 @@ fn is_call_of_cuda(function: &str) -> bool {
     })
 }
 
+/// Whether a native function launches a kernel for the one that called it, which is a stub then.
+pub(super) fn launches(function: &str) -> bool {
+    function.contains("cudaLaunchKernel") || function.starts_with("__device_stub")
+}
+
 /// The name of a function or kernel without its result, parameters and arguments: `void
 /// step<float>(int)` is `step`.
 pub(super) fn plain_function(name: &str) -> &str {
@@ -194,7 +199,8 @@ mod tests {
 
     #[test]
     fn names_lose_results_types_and_arguments() {
-        let names = ["void step<float>(int)", "hop(const float *)", "(anonymous namespace)::f(int)"];
+        let names =
+            ["void step<float>(int)", "hop(const float *)", "(anonymous namespace)::f(int)"];
         assert_eq!(names.map(plain_function), ["step", "hop", "(anonymous namespace)::f"]);
     }
 }

@@ -31,11 +31,15 @@ pub(super) fn of_frame(frame: &CodeFrame, root: &str) -> CodePlace {
     } else {
         frame.file.rsplit('/').next().unwrap_or_default()
     };
-    let function = if frame.is_python { &frame.function } else { plain_function(&frame.function) };
+    let function = match frame.function.split_once("::{lambda") {
+        Some((outer, _)) if !frame.is_python => format!("{}::{{lambda}}", plain_function(outer)),
+        _ if frame.is_python => frame.function.to_string(),
+        _ => plain_function(&frame.function).to_owned(),
+    };
     CodePlace {
         file: file.to_owned(),
         line: frame.line,
-        function: (!function.is_empty()).then(|| function.to_owned()),
+        function: Some(function).filter(|function| !function.is_empty()),
         ..CodePlace::default()
     }
 }
@@ -68,6 +72,20 @@ mod tests {
         assert_eq!(root(&["/home/a.py"]), "");
         assert_eq!(root(&["train.py"]), "");
         assert_eq!(root(&[]), "");
+    }
+
+    #[test]
+    fn native_functions_are_told_without_arguments() {
+        let told = |function: &str| {
+            let file = "/w/job/hops".into();
+            let frame = CodeFrame { file, line: None, function: function.into(), is_python: false };
+            let place = of_frame(&frame, "/w/");
+            (place.file, place.line, place.function.unwrap_or_default())
+        };
+        let hops = |function: &str| ("hops".to_owned(), None, function.to_owned());
+        assert_eq!(told("Feed::send(int, float*)"), hops("Feed::send"));
+        assert_eq!(told("main::{lambda(int)#1}::operator()(int) const"), hops("main::{lambda}"));
+        assert_eq!(told(""), hops(""));
     }
 
     #[test]

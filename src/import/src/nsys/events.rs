@@ -13,7 +13,7 @@ use crate::region_tree::NO_REGIONS;
 use crate::trace_events::{NameTable, RegionTable, list_ranges, ns_since};
 use rgpu_model as model;
 use rgpu_model::SharedList;
-use rgpu_model::trace::{CallEvent, SCHEMA, Stacks, TraceWork, TraceWorkKind, UnlistedEvents};
+use rgpu_model::trace::{CallEvent, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
 
 /// Bytes up to which a copy from pageable memory does not wait for its transfer ("API
 /// synchronization behavior" in the manual of CUDA's runtime).
@@ -91,6 +91,7 @@ pub(super) fn list(
         });
     }
     mark_waiting_frees(&mut calls, trace, &call_names);
+    let stacks = trace.stacks.of_calls(&calls, trace.first_ns);
     model::Trace {
         schema: SCHEMA.to_owned(),
         span_ns: ns_since(trace.first_ns, trace.last_ns),
@@ -105,7 +106,7 @@ pub(super) fn list(
         ranges,
         calls,
         host: Vec::new(),
-        stacks: Stacks::default(),
+        stacks,
         ranks: Vec::new(),
         memory: Vec::new(),
         from: from.to_owned(),

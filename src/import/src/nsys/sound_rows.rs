@@ -6,8 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use rgpu_format::nsys_row::{
-    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NO_TIME, NvtxEvent,
-    NvtxKind, Strings,
+    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NO_TIME, NativeStack,
+    NvtxEvent, NvtxKind, PythonStack, Strings,
 };
 
 use rgpu_format::memory::{MemoryBudget, OverBudget};
@@ -411,6 +411,14 @@ impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
         })?;
         self.count(RowKind::Range, left_out);
         Ok(())
+    }
+
+    fn native_stacks(&self, row: impl FnMut(NativeStack)) -> Result<(), R::Error> {
+        self.file.native_stacks(row)
+    }
+
+    fn python_stacks(&self, row: impl FnMut(PythonStack)) -> Result<(), R::Error> {
+        self.file.python_stacks(row)
     }
 
     fn collectives(&self) -> HashMap<i64, CollectiveFacts> {

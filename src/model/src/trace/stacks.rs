@@ -74,6 +74,20 @@ impl Stacks {
         std::iter::successors(innermost, up).filter_map(move |at| Some(entry(at)?.frame))
     }
 
+    /// The innermost entry that two stacks have in common. `None` if that is the outermost one, or
+    /// if there is none.
+    pub fn common(&self, a: u32, b: u32) -> Option<u32> {
+        let (of_a, of_b) = (self.path(a), self.path(b));
+        let same = of_a.iter().rev().zip(of_b.iter().rev()).take_while(|(a, b)| a == b);
+        same.skip(1).last().map(|(entry, _)| *entry)
+    }
+
+    /// An entry and its callers, innermost first.
+    fn path(&self, entry: u32) -> Vec<u32> {
+        let caller = |at: &u32| self.entries.get(*at as usize)?.caller.filter(|c| c < at);
+        std::iter::successors(Some(entry), caller).collect()
+    }
+
     /// The innermost entry of each call that has one, by index of the call, in order.
     pub fn calls(&self) -> &[(u32, u32)] {
         &self.calls
@@ -103,7 +117,9 @@ impl Stacks {
         }
         let mut calls = std::mem::take(&mut maker.stacks.calls);
         let entry = |at: u32| moved.get(at as usize).copied().flatten();
-        calls.extend(other.calls.iter().filter_map(|(call, at)| Some((number(*call)?, entry(*at)?))));
+        calls.extend(
+            other.calls.iter().filter_map(|(call, at)| Some((number(*call)?, entry(*at)?))),
+        );
         *self = maker.stacks;
         self.set_calls(calls);
     }
