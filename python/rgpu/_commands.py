@@ -157,7 +157,7 @@ def profile(
     require_gpu: Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA
         driver too
     run_id: The run's name, which must be new
-    sample: Where nsys samples the CPU [default: none]
+    sample: Where nsys samples the CPU; if given, no second run records call stacks [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
     section: A section by its identifier
     seed: Seed of the inputs
@@ -313,7 +313,7 @@ def exec(
     require_gpu: Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA
         driver too
     run_id: The run's name, which must be new
-    sample: Where nsys samples the CPU [default: none]
+    sample: Where nsys samples the CPU; if given, no second run records call stacks [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
     section: A section by its identifier
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,

@@ -129,7 +129,7 @@ class ProfileOptions(TypedDict, total=False):
     run_id: str | None
     """The run's name, which must be new."""
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None
-    """Where nsys samples the CPU [default: none]"""
+    """Where nsys samples the CPU; if given, no second run records call stacks [default: none]"""
     sanitizer_args: str | None
     """More arguments for compute-sanitizer, as one string."""
     section: str | Sequence[str] | None
@@ -326,7 +326,7 @@ class ExecOptions(TypedDict, total=False):
     run_id: str | None
     """The run's name, which must be new."""
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None
-    """Where nsys samples the CPU [default: none]"""
+    """Where nsys samples the CPU; if given, no second run records call stacks [default: none]"""
     sanitizer_args: str | None
     """More arguments for compute-sanitizer, as one string."""
     section: str | Sequence[str] | None
