@@ -74,7 +74,9 @@ class ProfileOptions(TypedDict, total=False):
     metrics: str | Sequence[str] | None
     """Metrics, separated by commas."""
     mode: Literal["ncu", "nsys", "sanitizer", "bench", "nvtx", "verify", "deep", "torch"] | None
-    """What to measure with [default: the kernel's own mode, else ncu]"""
+    """What to measure with [default: the kernel's own mode, else ncu; nsys for a program that is
+    built from its source, unless flags of ncu are given]
+    """
     mount: Path | Sequence[Path] | None
     """Send a folder or file too; the first folder becomes the working folder and contains the
     others.

@@ -192,6 +192,11 @@ impl<R: TraceRows> SoundRows<'_, R> {
         false
     }
 
+    /// Whether any memory is left for what takes it by itself, such as stacks.
+    fn has_memory(&self) -> bool {
+        self.budget.borrow().as_ref().is_none_or(|budget| budget.left() > 0)
+    }
+
     /// Passes on the rows of a kind whose start and end can be, and counts the others.
     fn sound_only<T>(
         &self,
@@ -413,12 +418,20 @@ impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
         Ok(())
     }
 
-    fn native_stacks(&self, row: impl FnMut(NativeStack)) -> Result<(), R::Error> {
-        self.file.native_stacks(row)
+    fn native_stacks(&self, mut row: impl FnMut(NativeStack)) -> Result<(), R::Error> {
+        self.file.native_stacks(|stack| {
+            if self.has_memory() {
+                row(stack);
+            }
+        })
     }
 
-    fn python_stacks(&self, row: impl FnMut(PythonStack)) -> Result<(), R::Error> {
-        self.file.python_stacks(row)
+    fn python_stacks(&self, mut row: impl FnMut(PythonStack)) -> Result<(), R::Error> {
+        self.file.python_stacks(|stack| {
+            if self.has_memory() {
+                row(stack);
+            }
+        })
     }
 
     fn collectives(&self) -> HashMap<i64, CollectiveFacts> {

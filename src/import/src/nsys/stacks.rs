@@ -28,8 +28,8 @@ pub(super) const PYTHON_DOMAIN: &str = "Python Backtrace on CUDA";
 /// How long after a stack of Python without native frames its call begins, at most.
 const LONGEST_BEFORE_CALL_NS: i64 = 1_000_000;
 
-/// Memory of a stack in the list, and of a new frame.
-const STACK_BYTES: usize = 40;
+/// Memory of a stack in the list and by its time, and of a new frame.
+const STACK_BYTES: usize = 120;
 const FRAME_BYTES: usize = 300;
 
 /// Stacks in the order of the file.
