@@ -379,7 +379,7 @@ mod tests {
                     start_ns: at_ns + after_ns,
                     duration_ns,
                     call: Some(call),
-                    regions: vec![3],
+                    regions: vec![3].into(),
                     ..TraceWork::default()
                 };
                 if second {
@@ -401,7 +401,7 @@ mod tests {
             [told(&first.work[0]), told(&first.work[1])],
             [("c", 1000, 20), ("late", 1030, 20)]
         );
-        assert_eq!((first.work[1].call, first.work[1].regions.as_slice()), (Some(1), &[3][..]));
+        assert_eq!((first.work[1].call, &first.work[1].regions[..]), (Some(1), &[3][..]));
         // A graph of another history stays as it is.
         let mut other = make(false);
         other.calls.iter_mut().for_each(|call| call.name = 5);
