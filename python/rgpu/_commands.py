@@ -88,7 +88,7 @@ def profile(
 ) -> Any:
     """Profile a kernel or a program: how fast, why not faster, what to try.
 
-    program: A program and its arguments, after `--`
+    program: A program and its arguments, after `--`; with KERNEL, the arguments of that program
     accept_new: Accept the key of an unknown host
     after: Measure from this time after the program's start, e.g. 30s
     allow_unmeasured: Exit with 0 even if nothing was measured on a GPU [default: only on this
@@ -124,7 +124,8 @@ def profile(
     light: Start with the small section set `minimal`
     log_limit: Most output to keep of each stream, e.g. 100MB
     metrics: Metrics, separated by commas
-    mode: What to measure with [default: the kernel's own mode, else ncu]
+    mode: What to measure with [default: the kernel's own mode, else ncu; nsys for a program that is
+        built from its source, unless flags of ncu are given]
     mount: Send a folder or file too; the first folder becomes the working folder and contains the
         others
     mount_limit: Most bytes in all mounts together, e.g. 2GB [default: 268MB]
@@ -157,7 +158,7 @@ def profile(
     require_gpu: Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA
         driver too
     run_id: The run's name, which must be new
-    sample: Where nsys samples the CPU [default: none]
+    sample: Where nsys samples the CPU; if given, no second run records call stacks [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
     section: A section by its identifier
     seed: Seed of the inputs
@@ -313,7 +314,7 @@ def exec(
     require_gpu: Exit with 5 if nothing was measured on a GPU, on this machine without an NVIDIA
         driver too
     run_id: The run's name, which must be new
-    sample: Where nsys samples the CPU [default: none]
+    sample: Where nsys samples the CPU; if given, no second run records call stacks [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
     section: A section by its identifier
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,

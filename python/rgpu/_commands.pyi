@@ -74,7 +74,9 @@ class ProfileOptions(TypedDict, total=False):
     metrics: str | Sequence[str] | None
     """Metrics, separated by commas."""
     mode: Literal["ncu", "nsys", "sanitizer", "bench", "nvtx", "verify", "deep", "torch"] | None
-    """What to measure with [default: the kernel's own mode, else ncu]"""
+    """What to measure with [default: the kernel's own mode, else ncu; nsys for a program that is
+    built from its source, unless flags of ncu are given]
+    """
     mount: Path | Sequence[Path] | None
     """Send a folder or file too; the first folder becomes the working folder and contains the
     others.
@@ -129,7 +131,7 @@ class ProfileOptions(TypedDict, total=False):
     run_id: str | None
     """The run's name, which must be new."""
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None
-    """Where nsys samples the CPU [default: none]"""
+    """Where nsys samples the CPU; if given, no second run records call stacks [default: none]"""
     sanitizer_args: str | None
     """More arguments for compute-sanitizer, as one string."""
     section: str | Sequence[str] | None
@@ -326,7 +328,7 @@ class ExecOptions(TypedDict, total=False):
     run_id: str | None
     """The run's name, which must be new."""
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None
-    """Where nsys samples the CPU [default: none]"""
+    """Where nsys samples the CPU; if given, no second run records call stacks [default: none]"""
     sanitizer_args: str | None
     """More arguments for compute-sanitizer, as one string."""
     section: str | Sequence[str] | None

@@ -454,6 +454,26 @@ class CodeLine(Record):
     """Counts from a profile."""
 
 
+class CodePlace(Record):
+    """A place in the user's own code: the innermost frame outside of packages, Python and CUDA from
+    which the calls of a finding came.
+    """
+
+    __slots__ = ()
+    file: str
+    """The source file, relative to the program's folder if it is in there; for native code the
+    executable or library.
+    """
+    line: int | None
+    """The line of the call, from 1; in mode `torch` that of the function's `def`. Absent for native
+    code.
+    """
+    function: str | None
+    """The function; absent if it is not known."""
+    share: float
+    """The part of the finding's time that comes from there, 0 to 1."""
+
+
 class CollectiveSum(Record):
     """Matched calls of one collective."""
 
@@ -909,6 +929,8 @@ class Finding(Record):
     """The numbers that the finding is based on. Of several launches, those of `launch`."""
     covers: Records[CoveredKernel]
     """The kernels that it covers, most time at stake first."""
+    code: Records[CodePlace]
+    """Where in the user's own code it is, most time first; empty if the recording does not tell."""
     places: Records[IdleGroup]
     """For idle time: where it is, most time first."""
 

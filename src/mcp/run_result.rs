@@ -255,6 +255,8 @@ pub(super) struct FindingLine {
     kernel: Option<String>,
     /// What was found, with its numbers.
     text: String,
+    /// Where in the user's own code it is: file, line and function; absent if it is not known.
+    at: Option<String>,
     /// What to try.
     r#try: String,
     /// What acting on it gives: the time of a step before and after a change, or a bound.
@@ -430,6 +432,7 @@ impl FindingLine {
             id: finding.id.clone(),
             kernel: finding.kernel.as_deref().map(|kernel| names.name(kernel)),
             text: finding.text.clone(),
+            at: rgpu_report::finding_code(finding),
             r#try: finding.hint.clone(),
             worth: rgpu_report::finding_gain(finding, profile),
         }

@@ -391,6 +391,7 @@ impl<'c> Gain<'c> {
                 None => self.found.hint.clone(),
             },
             covers: covered(view, &self.found.work),
+            code: view.places(&self.found.work, &self.found.calls),
             ..Finding::default()
         }
     }

@@ -15,6 +15,7 @@ mod benchmark;
 mod between;
 pub mod cause;
 pub mod class;
+mod code;
 pub mod compare;
 pub mod edits;
 pub mod facts;

@@ -10,6 +10,7 @@ mod tests;
 
 use crate::graph::{Graph, Label};
 
+pub(crate) use host::HostNames;
 pub use parts::parts;
 
 /// A piece of the critical path.

@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 
 use rgpu_model::account::{AccountCause, AccountPart};
-use rgpu_model::finding::{CoveredKernel, GainScope, PotentialGain};
+use rgpu_model::finding::{CodePlace, CoveredKernel, GainScope, PotentialGain};
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
 use rgpu_model::{Finding, Trace};
 
 use crate::cause::words;
 use crate::class;
+use crate::code::OwnCode;
 use crate::facts::GpuFacts;
 
 /// The part of the GPU's time that makes a kernel the first thing to look at, and the part of the
@@ -72,6 +73,7 @@ impl Program<'_> {
         if !is_large {
             return None;
         }
+        let code = self.places(|work| work.kind == TraceWorkKind::Kernel && work.name == name);
         let name = self.trace.names.get(name as usize).map_or("", String::as_str);
         let times =
             if launches == 1 { "1 launch".to_owned() } else { format!("{launches} launches") };
@@ -96,8 +98,16 @@ impl Program<'_> {
                 total_ns: ns,
                 ..CoveredKernel::default()
             }],
+            code,
             ..Finding::default()
         })
+    }
+
+    /// Where in the user's own code such work comes from.
+    fn places(&self, is_it: impl Fn(&TraceWork) -> bool) -> Vec<CodePlace> {
+        let work = self.work.iter().filter(|work| is_it(work));
+        let calls = work.filter_map(|work| Some((work.call?, work.duration_ns as f64)));
+        OwnCode::new(self.trace).places(calls)
     }
 
     /// Copies from and to pageable memory.
@@ -133,7 +143,8 @@ impl Program<'_> {
         let hint = "copy from and to pinned memory (`cudaMallocHost`, `tensor.pin_memory()`, \
                     `cupyx.empty_pinned`) with asynchronous copies; keep on the GPU what the next \
                     kernel needs";
-        self.bound(id, "copy from and to pinned memory", ns, text, hint)
+        let found = self.bound(id, "copy from and to pinned memory", ns, text, hint)?;
+        Some(Finding { code: self.places(|work| is_one(&&work)), ..found })
     }
 
     /// Pages of unified memory that move: beside kernels that wait for them, or while the host does.

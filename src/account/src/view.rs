@@ -4,9 +4,11 @@ use std::sync::OnceLock;
 
 use rgpu_model::Trace;
 use rgpu_model::account::AccountCause;
+use rgpu_model::finding::CodePlace;
 use rgpu_model::trace::{CallEvent, TraceWork, TraceWorkKind};
 
 use crate::class::{self, KernelFamily};
+use crate::code::OwnCode;
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
 use crate::host_calls::HostCalls;
@@ -29,6 +31,8 @@ pub struct View<'t> {
     classes: Vec<AccountCause>,
     /// The host's calls, computed when first asked for.
     host: OnceLock<HostCalls>,
+    /// The user's own code, looked at when first asked for.
+    code: OnceLock<OwnCode<'t>>,
     /// Author by index of a name.
     families: Vec<KernelFamily>,
 }
@@ -44,7 +48,8 @@ impl<'t> View<'t> {
     ) -> View<'t> {
         let names = trace.names.iter().map(|name| class::class_and_family(name));
         let (classes, families) = names.unzip();
-        View { trace, facts, steps, graph, path, classes, families, host: OnceLock::new() }
+        let (host, code) = (OnceLock::new(), OnceLock::new());
+        View { trace, facts, steps, graph, path, classes, families, host, code }
     }
 
     /// The steps of the window.
@@ -103,6 +108,29 @@ impl<'t> View<'t> {
     /// The outermost calls of the window's process, with the host's time before each.
     pub fn host(&self) -> &HostCalls {
         self.host.get_or_init(|| HostCalls::new(self))
+    }
+
+    /// Where in the user's own code these calls and this work come from, most time first; `calls`
+    /// and `work` are indexes into the trace's. Without work, the host's own time before a call
+    /// counts as well.
+    pub fn places(&self, work: &[u32], calls: &[u32]) -> Vec<CodePlace> {
+        let ns = |call: u32| self.trace.calls.get(call as usize).map_or(0, |c| c.duration_ns);
+        let of_work = work.iter().filter_map(|at| {
+            let work = self.trace.work.get(*at as usize)?;
+            Some((work.call?, work.duration_ns))
+        });
+        let host = &self.host().all;
+        let before_ns = |at: u32| {
+            let known = host.binary_search_by_key(&at, |call| call.at).ok();
+            known.and_then(|known| host.get(known)).map_or(0, |call| call.before_path_ns)
+        };
+        let is_host = work.is_empty();
+        let of_calls = calls.iter().map(|at| {
+            let before_ns = if is_host { before_ns(*at) } else { 0 };
+            (*at, ns(*at).saturating_add(before_ns))
+        });
+        let code = self.code.get_or_init(|| OwnCode::new(self.trace));
+        code.places(of_work.chain(of_calls).map(|(call, ns)| (call, ns as f64)))
     }
 
     /// Mean time of the window's steps in nanoseconds; 0 for an empty window.

@@ -44,6 +44,7 @@ pub mod tuning;
 mod tests;
 
 pub use classify::{classify, classify_with};
+pub use step_account::{Unseen, unseen};
 pub use threshold::{Limits, Thresholds};
 
 use timeline::Graphs;

@@ -1,6 +1,8 @@
 //! The account of a profile's trace, with what the GPU reaches.
 
 use rgpu_account::GpuFacts;
+use rgpu_model::account::AccountCause;
+use rgpu_model::finding::MIN_STEP_SHARE;
 use rgpu_model::{Finding, Profile, Trace};
 
 use super::datasheet;
@@ -37,6 +39,41 @@ pub(super) fn add(profile: &mut Profile, trace: &Trace) -> Vec<Finding> {
     };
     profile.account = Some(account);
     findings
+}
+
+/// The part of a step in CUDA graphs from which on their kernels are worth a second recording.
+const GRAPHS_SHARE: f64 = 0.2;
+/// Steps of which a second recording is long enough, and the least time for it in nanoseconds.
+const ENOUGH_STEPS: u64 = 20;
+const ENOUGH_NS: u64 = 2_000_000_000;
+
+/// What a second recording of a program would add to the account of its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// Whether findings lack their place in the user's own code.
+    pub places: bool,
+    /// Whether CUDA graphs that were recorded as a whole hold much of a step.
+    pub graph_nodes: bool,
+    /// When enough steps are over, in nanoseconds since the first event.
+    pub enough_ns: u64,
+}
+
+/// What the account of a trace lacks. `None` without steps, and if it lacks nothing.
+pub fn unseen(trace: &Trace) -> Option<Unseen> {
+    let (account, findings) = rgpu_account::account(trace, &GpuFacts::default())?;
+    let step = account.step.as_ref()?;
+    let is_worth = |finding: &Finding| {
+        let share = finding.stake.as_ref().map(|stake| stake.share);
+        finding.code.is_empty() && share.is_none_or(|share| share >= MIN_STEP_SHARE)
+    };
+    let graphs = account.parts.iter().filter(|part| part.cause == AccountCause::Graph);
+    let steps_ns = step.median_ns.saturating_mul(ENOUGH_STEPS).max(ENOUGH_NS);
+    let unseen = Unseen {
+        places: trace.stacks.is_empty() && findings.iter().any(is_worth),
+        graph_nodes: graphs.map(|part| part.share).sum::<f64>() >= GRAPHS_SHARE,
+        enough_ns: step.first_start_ns.saturating_add(steps_ns).min(trace.span_ns),
+    };
+    (unseen.places || unseen.graph_nodes).then_some(unseen)
 }
 
 /// Leaves out what the account of the steps tells better, if there is one. `of_steps` are its

@@ -19,7 +19,7 @@ use super::terminal::{
 };
 use super::tool_progress::{ToolProgress, ToolStatus};
 use rgpu_model::error::indent_continuation;
-use rgpu_plan::tool::{PLAIN_STEP, SIDES, side_of};
+use rgpu_plan::tool::{PLAIN_STEP, SECOND_STEP, SIDES, side_of};
 use rgpu_remote::limits::RECONNECT_TIMEOUT;
 use rgpu_report::{bytes as show_bytes, one_line, time_span};
 use rgpu_run::config::LOCAL;
@@ -296,7 +296,7 @@ impl Progress {
         // bar.
         match &self.program_output {
             // A repeated run, whose first output was shown; what it fails with is in the failure.
-            _ if step == PLAIN_STEP => {}
+            _ if [PLAIN_STEP, SECOND_STEP].contains(&step) => {}
             Some(program_output) if step == rgpu_run::run::EXEC_STEP => {
                 program_output.write(stream, bytes, recorded);
             }

@@ -21,13 +21,13 @@
 //! | event field | content |
 //! |---|---|
 //! | 1 | type |
-//! | 102 NVTX | 1 eventType, 2 start, 4 range id, 7 text, 9 globalTid, 10 end, 12 text id, 13 domain |
+//! | 102 NVTX | 1 eventType, 2 start, 4 range id, 7 text, 9 globalTid, 10 end, 12 text id, 13 domain; 8.9.2: frames of Python, in marks of the domain `Python Backtrace on CUDA` |
 //! | 107 GPU work | 1 start, 2 end, 3 correlation, 4 device, 5 context, 6 stream, 7 kind, 8 globalPid, and one of the next three |
 //! | 107.101 kernel | 1 demangled, 2 short, 3 mangled, 10-12 grid, 13-15 block, 16 static, 17 dynamic shared memory, 18 local memory per thread, 21 registers, 27 graph node |
 //! | 107.102 copy | 1 bytes, 2 kind |
 //! | 107.103 fill | 1 bytes, 2 value |
 //! | 107.107 graph | 1 graph, 2 executable graph |
-//! | 108 API call | 1 start, 2 end, 3 correlation, 6 class (0 and 1: runtime and driver), 7 name, 8 result, 13 globalTid |
+//! | 108 API call | 1 start, 2 end, 3 correlation, 6 class (0 and 1: runtime and driver), 7 name, 8 result, 13 globalTid; class 67 holds the frames of the call with the same 3: repeated 15 {1 symbol, 2 module, 6 unresolved} |
 //! | 110 diagnostic | 1 {1 time}, 3 severity, 4 text |
 //!
 //! Other events and fields are skipped; events of unknown types are counted. The report also holds

@@ -312,6 +312,83 @@ pub struct ApiCall {
     pub return_value: Option<i64>,
 }
 
+/// The native frames from which a call of CUDA came, as nsys unwound them (`--cudabacktrace`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NativeStack {
+    /// Start of the time that it took; the call begins some nanoseconds later.
+    pub start_ns: i64,
+    /// End of that time: some nanoseconds after the call's end.
+    pub end_ns: i64,
+    /// Thread, as in [`ApiCall`].
+    pub global_tid: Option<i64>,
+    /// Correlation id of the call, unique in its process.
+    pub correlation: Option<i64>,
+    /// The frames, innermost first.
+    pub frames: Vec<NativeFrame>,
+}
+
+/// A frame of a [`NativeStack`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NativeFrame {
+    /// The function's name, or its address if it was not resolved.
+    pub symbol: StringId,
+    /// The executable or library.
+    pub module: StringId,
+    /// Whether `symbol` is a name.
+    pub is_resolved: bool,
+}
+
+/// The frames of Python from which a call of CUDA came (`--python-backtrace`). nsys writes them as
+/// marks of an NVTX domain of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PythonStack {
+    /// When it was taken: the start of the call's [`NativeStack`].
+    pub at_ns: i64,
+    /// Thread, as in [`ApiCall`].
+    pub global_tid: Option<i64>,
+    /// The NVTX domain of the mark.
+    pub domain: Option<i64>,
+    /// The frames, innermost first.
+    pub frames: Vec<PythonFrame>,
+}
+
+/// A frame of a [`PythonStack`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PythonFrame {
+    /// The function's name, in which `<` and `>` are written as in HTML.
+    pub function: StringId,
+    /// The source file.
+    pub file: StringId,
+    /// The line of the call, from 1.
+    pub line: Option<u32>,
+}
+
+/// Most frames that are read of one stack.
+pub(crate) const MAX_FRAMES: usize = 1024;
+
+/// The payload of the marks in which nsys writes frames of Python: 16 bytes, the last 4 of which
+/// are the number of frames; then for each frame 8 bytes each for the string ids of function and
+/// file, 4 for the line, and 4 that are not set. All integers are little endian. `None` for bytes
+/// that are laid out in another way.
+pub(crate) fn python_frames(payload: &[u8]) -> Option<Vec<PythonFrame>> {
+    let (head, body) = payload.split_at_checked(16)?;
+    let count = u32::from_le_bytes(head.get(12..16)?.try_into().ok()?);
+    let count = usize::try_from(count).ok()?;
+    if count == 0 || body.len() != count.checked_mul(24)? {
+        return None;
+    }
+    let id = |bytes: &[u8]| Some(i64::from_le_bytes(bytes.try_into().ok()?));
+    let frame = |bytes: &[u8]| {
+        let line = u32::from_le_bytes(bytes.get(16..20)?.try_into().ok()?);
+        Some(PythonFrame {
+            function: id(bytes.get(..8)?)?,
+            file: id(bytes.get(8..16)?)?,
+            line: (line > 0).then_some(line),
+        })
+    };
+    body.chunks_exact(24).take(MAX_FRAMES).map(frame).collect()
+}
+
 /// A CUDA graph traced as a whole: its kernels have no rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphLaunch {
@@ -477,4 +554,28 @@ pub struct Diagnostic {
     pub severity: Option<i64>,
     /// Text of the message.
     pub text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_python_are_read_from_their_payload() {
+        let mut payload = vec![1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0];
+        for (function, file, line) in [(36_u64, 37_u64, 1097_u32), (42, 41, 0)] {
+            payload.extend(function.to_le_bytes());
+            payload.extend(file.to_le_bytes());
+            payload.extend(line.to_le_bytes());
+            payload.extend([0xe7, 0, 0xfa, 0x7f]);
+        }
+        let frames = python_frames(&payload).unwrap();
+        let frame = |function, file, line| PythonFrame { function, file, line };
+        assert_eq!(frames, [frame(36, 37, Some(1097)), frame(42, 41, None)]);
+        for length in 0..payload.len() {
+            assert_eq!(python_frames(&payload[..length]), None, "{length}");
+        }
+        payload[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(python_frames(&payload), None);
+    }
 }

@@ -5,6 +5,7 @@
 //! | `CUPTI_ACTIVITY_KIND_KERNEL` | kernels: times, grid, block, resources, names as string ids |
 //! | `CUPTI_ACTIVITY_KIND_MEMCPY`, `…_MEMSET` | copies and fills |
 //! | `CUPTI_ACTIVITY_KIND_RUNTIME` | API calls, the driver's too; joined to GPU rows by correlation id and process |
+//! | `CUDA_CALLCHAINS` | native frames of calls, by `callchainId` of rows of class 67 among the calls |
 //! | `CUPTI_ACTIVITY_KIND_GRAPH_TRACE` | whole graph launches, where kernels inside are not traced |
 //! | `NVTX_EVENTS` | ranges (59 push/pop, 60 start/end), marks (34), domain names (75) |
 //! | `StringIds` | all names |

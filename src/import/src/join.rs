@@ -8,6 +8,7 @@
 
 mod clock;
 mod collectives;
+pub mod second_pass;
 mod sums;
 mod trace;
 

@@ -13,6 +13,7 @@ mod pieces;
 pub(super) mod ranks;
 pub(super) mod rows;
 mod sound_rows;
+mod stacks;
 mod sums;
 mod trace;
 mod without_gpu;
@@ -82,12 +83,17 @@ fn import_report_file(source: &Source<'_>) -> Result<ImportedArtifact, ImportErr
     let native = import_report_as(&source.bytes()?, source);
     let path = source.path.with_extension("sqlite");
     let export = if path.is_file() { import_export(&path, source).ok() } else { None };
-    let (native, mut export) = match (native, export) {
+    let (mut native, mut export) = match (native, export) {
         (Ok(native), None) => return Ok(as_asked(native, source)),
         (Err(cause), None) => return Err(source.broken(cause)),
         (Err(_), Some(export)) => return Ok(as_asked(export, source)),
         (Ok(native), Some(export)) => (native, export),
     };
+    // Frames of Python are in the report alone.
+    let stacks_of = |imported: &mut ImportedArtifact| {
+        imported.sidecars.trace.as_mut().map(|trace| std::mem::take(&mut trace.stacks))
+    };
+    let (of_native, of_export) = (stacks_of(&mut native), stacks_of(&mut export));
     let same = native.launches == export.launches
         && native.kernels == export.kernels
         && native.copies == export.copies
@@ -102,7 +108,11 @@ fn import_report_file(source: &Source<'_>) -> Result<ImportedArtifact, ImportErr
     }
     // Of ranks, only the export has the host and the sizes of messages.
     let native_has_all = same && native.sidecars.ranks.is_none();
-    Ok(as_asked(if native_has_all { native } else { export }, source))
+    let mut imported = if native_has_all { native } else { export };
+    if let Some(trace) = &mut imported.sidecars.trace {
+        trace.stacks = of_native.filter(|_| same).or(of_export).unwrap_or_default();
+    }
+    Ok(as_asked(imported, source))
 }
 
 /// A trace of the host alone is not refused for having no GPU rows.

@@ -86,9 +86,29 @@ pub struct Finding {
     /// The kernels that it covers, most time at stake first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<CoveredKernel>,
+    /// Where in the user's own code it is, most time first; empty if the recording does not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub code: Vec<CodePlace>,
     /// For idle time: where it is, most time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<IdleGroup>,
+}
+
+/// A place in the user's own code: the innermost frame outside of packages, Python and CUDA from
+/// which the calls of a finding came.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CodePlace {
+    /// The source file, relative to the program's folder if it is in there; for native code the
+    /// executable or library.
+    pub file: String,
+    /// The line of the call, from 1; in mode `torch` that of the function's `def`. Absent for native
+    /// code.
+    pub line: Option<u32>,
+    /// The function; absent if it is not known.
+    pub function: Option<String>,
+    /// The part of the finding's time that comes from there, 0 to 1.
+    pub share: f64,
 }
 
 /// Id of the finding about start-up.

@@ -6,6 +6,7 @@
 //! [`Trace::cut_to_document`] leaves those of the document. `cut` counts the events left out.
 
 mod document;
+mod stacks;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use super::ranks::RankLocation;
 use super::shared_list::SharedList;
 
 pub use document::MAX_LISTED;
+pub use stacks::{CodeFrame, StackMaker, Stacks};
 
 /// The schema name that every trace carries.
 pub const SCHEMA: &str = "rgpu.trace/1";
@@ -47,6 +49,10 @@ pub struct Trace {
     /// tells. They are not in the document: the trace that they come from has them.
     #[serde(skip)]
     pub host: Vec<HostEvent>,
+    /// From where in the program CUDA was called; empty unless the recording has stacks. They are
+    /// not in the document.
+    #[serde(skip)]
+    pub stacks: Stacks,
     /// The ranks of the program, by number; empty for one process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankLocation>,

@@ -126,6 +126,7 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
             say(format!("  where: {}", finding::idle_location_text(place, names)))
         });
         finding::covered(f, names).iter().for_each(|covered| say(format!("  in: {covered}")));
+        finding::code(f).iter().for_each(|code| say(format!("  at: {code}")));
         say(format!("  do: {}", finding::hint(&profile.findings, at)));
         for e in &f.evidence {
             let against = threshold(e).map(|limit| format!(" (threshold {limit})"));

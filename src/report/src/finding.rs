@@ -114,6 +114,32 @@ pub(super) fn covered(finding: &Finding, names: &KernelLabels<'_>) -> Option<Str
     Some(text)
 }
 
+/// Where in the user's own code it is: `train.py:68 in step (82 %), lib/model.py:6 in forward
+/// (10 %)`. `None` if the recording does not tell.
+pub fn code(finding: &Finding) -> Option<String> {
+    let places = finding.code.iter().map(|place| {
+        let mut text = cut_middle(&one_line(&place.file), MAX_FILE_COLUMNS);
+        if let Some(line) = place.line {
+            text += &format!(":{line}");
+        }
+        let function = place.function.as_deref().filter(|function| *function != "<module>");
+        if let Some(function) = function {
+            text += &format!(" in {}", cut_middle(&one_line(function), MAX_FUNCTION_COLUMNS));
+        }
+        let is_all = place.share >= ALL_OF_IT;
+        if is_all { text } else { format!("{text} ({})", percent(100.0 * place.share)) }
+    });
+    let places: Vec<String> = places.collect();
+    (!places.is_empty()).then(|| places.join(", "))
+}
+
+/// Columns of a file and of a function in a text.
+const MAX_FILE_COLUMNS: usize = 60;
+const MAX_FUNCTION_COLUMNS: usize = 44;
+
+/// The part of a finding's time from which on a place is all of it.
+const ALL_OF_IT: f64 = 0.95;
+
 /// Where idle time is:
 /// `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at 2.25 s of the recording (cuLaunchKernelEx)`.
 pub(super) fn idle_location_text(place: &IdleGroup, names: &KernelLabels<'_>) -> String {
@@ -163,7 +189,7 @@ fn host_text(host: &HostWork) -> String {
 mod tests {
     use super::*;
     use crate::kernel_name::KernelNames;
-    use rgpu_model::finding::CoveredKernel;
+    use rgpu_model::finding::{CodePlace, CoveredKernel};
     use rgpu_model::timeline::{DeviceTime, KernelSum, LongGaps, Timeline};
 
     #[test]
@@ -246,6 +272,29 @@ mod tests {
             "the host is in `train.py` for 590 ms"
         );
         assert_eq!(told(Some("load\nbatch"), None), "the host is in `load batch` for 590 ms");
+    }
+
+    #[test]
+    fn places_in_the_users_code_are_told_with_their_share() {
+        let place = |file: &str, line, function: &str, share| CodePlace {
+            file: file.to_owned(),
+            line,
+            function: Some(function.to_owned()),
+            share,
+        };
+        let told = |code| code_of(code).unwrap_or_default();
+        let code_of_all = vec![place("train.py", Some(68), "<module>", 0.99)];
+        assert_eq!(told(code_of_all), "train.py:68");
+        let two = vec![
+            place("lib/model.py", Some(6), "for\nward", 0.62),
+            place("hops", None, "record", 0.1),
+        ];
+        assert_eq!(told(two), "lib/model.py:6 in for ward (62 %), hops in record (10 %)");
+        assert_eq!(code_of(Vec::new()), None);
+    }
+
+    fn code_of(code: Vec<CodePlace>) -> Option<String> {
+        super::code(&Finding { code, ..Finding::default() })
     }
 
     #[test]

@@ -45,7 +45,7 @@ mod text_table;
 pub use brief::MIN_BUDGET_BYTES;
 pub use csv::escape_line_breaks;
 pub use document::{Destination, Document};
-pub use finding::gain as finding_gain;
+pub use finding::{code as finding_code, gain as finding_gain};
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;
 pub use paint::{BAD, DOUBTFUL, mark_own_colors, own_mark, verdict_color};

@@ -44,6 +44,7 @@ mod regions;
 mod required_rung;
 mod resume;
 mod samples;
+mod second_pass;
 mod stages;
 mod stdin_feed;
 

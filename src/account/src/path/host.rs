@@ -8,7 +8,7 @@ use rgpu_model::trace::HostEvent;
 const MAX_LEVELS: usize = 512;
 
 /// The host's events by thread.
-pub(super) struct HostNames<'t> {
+pub(crate) struct HostNames<'t> {
     threads: HashMap<u64, Vec<Nested<'t>>>,
 }
 
@@ -23,7 +23,7 @@ struct Nested<'t> {
 
 impl<'t> HostNames<'t> {
     /// Sorts events by thread, and finds out which are within others.
-    pub(super) fn new(events: &'t [HostEvent]) -> HostNames<'t> {
+    pub(crate) fn new(events: &'t [HostEvent]) -> HostNames<'t> {
         let mut threads: HashMap<u64, Vec<Nested<'t>>> = HashMap::new();
         for event in events {
             let end_ns = event.start_ns.saturating_add(event.duration_ns);
@@ -45,7 +45,7 @@ impl<'t> HostNames<'t> {
     }
 
     /// The innermost event of a thread that covers more than half of the time. `None` if none does.
-    pub(super) fn find(&self, thread: u64, start_ns: u64, end_ns: u64) -> Option<&'t HostEvent> {
+    pub(crate) fn find(&self, thread: u64, start_ns: u64, end_ns: u64) -> Option<&'t HostEvent> {
         let list = self.threads.get(&thread)?;
         // What covers more than half of it covers its middle.
         let middle_ns = start_ns + end_ns.saturating_sub(start_ns) / 2;

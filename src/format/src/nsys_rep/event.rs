@@ -1,7 +1,8 @@
 //! One event of a report, as a row of one of the tables.
 
 use crate::nsys_row::{
-    ApiCall, CopyKind, Diagnostic, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind,
+    ApiCall, CopyKind, Diagnostic, GraphLaunch, Kernel, MAX_FRAMES, Memcpy, Memset, NativeFrame,
+    NativeStack, NvtxEvent, NvtxKind, PythonFrame, PythonStack, python_frames,
 };
 use crate::wire::{Field, Message, WireError};
 
@@ -18,8 +19,12 @@ pub enum NsysEvent {
     Graph(GraphLaunch),
     /// A call of the CUDA runtime or driver.
     ApiCall(ApiCall),
+    /// The native frames of a call.
+    NativeStack(NativeStack),
     /// A range, a mark or a name.
     Nvtx(NvtxEvent),
+    /// The frames of Python of a call; a mark of NVTX.
+    PythonStack(PythonStack),
     /// A message of nsys about its own work.
     Diagnostic(Diagnostic),
     /// GPU work of a kind that is not read (synchronisation), with its kind.
@@ -29,11 +34,13 @@ pub enum NsysEvent {
 }
 
 impl NsysEvent {
-    /// Heap bytes of the event's texts.
+    /// Heap bytes of the event's texts and frames.
     pub(super) fn text_bytes(&self) -> usize {
         match self {
             NsysEvent::Nvtx(NvtxEvent { text: Some(text), .. }) => text.len(),
             NsysEvent::Diagnostic(diagnostic) => diagnostic.text.len(),
+            NsysEvent::NativeStack(stack) => size_of_val(stack.frames.as_slice()),
+            NsysEvent::PythonStack(stack) => size_of_val(stack.frames.as_slice()),
             _ => 0,
         }
     }
@@ -50,9 +57,9 @@ pub enum EventTable {
     Memset,
     /// CUDA graphs traced as a whole.
     Graph,
-    /// Calls, those of the profiler itself included.
+    /// Calls, those of the profiler itself included, and their native frames.
     ApiCall,
-    /// Ranges, marks and names.
+    /// Ranges, marks and names, and frames of Python.
     Nvtx,
     /// Messages of nsys.
     Diagnostic,
@@ -129,7 +136,7 @@ pub(super) fn read_of(
     let (kind, Some((number, body))) = body(message)? else { return Ok(None) };
     Ok(match (number, table) {
         (102, EventTable::Nvtx) => Some(nvtx(body)?),
-        (108, EventTable::ApiCall) => Some(api_call(&Numbers::read(body)?, kind)),
+        (108, EventTable::ApiCall) => Some(api_call(body, kind)?),
         (110, EventTable::Diagnostic) => Some(diagnostic(body)?),
         (102 | 108 | 110, _)
         | (_, EventTable::Nvtx | EventTable::ApiCall | EventTable::Diagnostic) => None,
@@ -144,7 +151,7 @@ pub(super) fn read(message: Message<'_>) -> Result<NsysEvent, WireError> {
     match body(message)? {
         (_, Some((102, message))) => nvtx(message),
         (_, Some((107, message))) => GpuWork::read(message)?.event(),
-        (kind, Some((108, message))) => Ok(api_call(&Numbers::read(message)?, kind)),
+        (kind, Some((108, message))) => api_call(message, kind),
         (_, Some((110, message))) => diagnostic(message),
         (kind, _) => Ok(NsysEvent::Other(kind)),
     }
@@ -169,12 +176,25 @@ fn body(message: Message<'_>) -> Result<EventBody<'_>, WireError> {
 
 fn nvtx(message: Message<'_>) -> Result<NsysEvent, WireError> {
     let numbers = Numbers::read(message)?;
-    let mut text = None;
+    let (mut text, mut payload) = (None, None);
     for field in message.fields() {
         let field = field?;
-        if field.number == 7 {
-            text = field.text().map(|text| text.into_owned());
+        match field.number {
+            7 => text = field.text().map(|text| text.into_owned()),
+            8 => payload = field.message(),
+            _ => {}
         }
+    }
+    let is_mark = NvtxKind::from_number(numbers.int_or_zero(1)) == NvtxKind::Mark;
+    if let Some(payload) = payload.filter(|_| is_mark)
+        && let Some(frames) = frames_of_mark(payload)?
+    {
+        return Ok(NsysEvent::PythonStack(PythonStack {
+            at_ns: numbers.int_or_zero(2),
+            global_tid: numbers.int(9),
+            domain: numbers.int(13),
+            frames,
+        }));
     }
     Ok(NsysEvent::Nvtx(NvtxEvent {
         kind: NvtxKind::from_number(numbers.int_or_zero(1)),
@@ -292,19 +312,65 @@ fn gpu_event(numbers: &Numbers, number: u32, detail: Message<'_>) -> Result<Nsys
     })
 }
 
-/// Only calls of the runtime and the driver; the other classes are the profiler's own overhead.
-fn api_call(numbers: &Numbers, kind: u64) -> NsysEvent {
-    if !matches!(numbers.int_or_zero(6), 0 | 1) {
-        return NsysEvent::Other(kind);
+/// The frames of Python in a mark's payload. `None` for other payloads.
+fn frames_of_mark(payload: Message<'_>) -> Result<Option<Vec<PythonFrame>>, WireError> {
+    for field in payload.fields() {
+        let field = field?;
+        let Some(binary) = field.message().filter(|_| field.number == 9) else { continue };
+        for part in binary.fields() {
+            let part = part?;
+            if let Some(bytes) = part.message().filter(|_| part.number == 2) {
+                return Ok(python_frames(bytes.bytes()));
+            }
+        }
     }
-    NsysEvent::ApiCall(ApiCall {
+    Ok(None)
+}
+
+/// The class of the rows that hold a call's native frames.
+const BACKTRACE: i64 = 67;
+
+/// Only calls of the runtime and the driver, and their frames; the other classes are the profiler's
+/// own overhead.
+fn api_call(message: Message<'_>, kind: u64) -> Result<NsysEvent, WireError> {
+    let numbers = Numbers::read(message)?;
+    match numbers.int_or_zero(6) {
+        0 | 1 => {}
+        BACKTRACE => return native_stack(message, &numbers),
+        _ => return Ok(NsysEvent::Other(kind)),
+    }
+    Ok(NsysEvent::ApiCall(ApiCall {
         start_ns: numbers.int_or_zero(1),
         end_ns: numbers.int_or_zero(2),
         global_tid: numbers.int(13),
         correlation: numbers.int(3),
         name: numbers.int(7),
         return_value: numbers.int(8),
-    })
+    }))
+}
+
+fn native_stack(message: Message<'_>, numbers: &Numbers) -> Result<NsysEvent, WireError> {
+    let mut frames = Vec::new();
+    for field in message.fields() {
+        let field = field?;
+        let Some(frame) = field.message().filter(|_| field.number == 15) else { continue };
+        if frames.len() == MAX_FRAMES {
+            break;
+        }
+        let frame = Numbers::read(frame)?;
+        frames.push(NativeFrame {
+            symbol: frame.int_or_zero(1),
+            module: frame.int_or_zero(2),
+            is_resolved: frame.int_or_zero(6) == 0,
+        });
+    }
+    Ok(NsysEvent::NativeStack(NativeStack {
+        start_ns: numbers.int_or_zero(1),
+        end_ns: numbers.int_or_zero(2),
+        global_tid: numbers.int(13),
+        correlation: numbers.int(3),
+        frames,
+    }))
 }
 
 fn diagnostic(message: Message<'_>) -> Result<NsysEvent, WireError> {

@@ -1,18 +1,18 @@
 //! The open export file and its tables.
 
 use super::NsysSqliteError;
-use super::rows::TableRow;
+use super::rows::{ChainRow, RuntimeRow, TableRow};
 use super::shares::SharedTable;
 use super::table::{self, Fields};
 use crate::in_order;
 use crate::memory::MemoryBudget;
 use crate::nsys_row::{
-    ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NvtxEvent,
-    Strings,
+    ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, MAX_FRAMES, Memcpy, Memset,
+    NativeFrame, NativeStack, NvtxEvent, Strings,
 };
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -89,7 +89,7 @@ impl NsysSqlite {
             Kernel::TABLE,
             Memcpy::TABLE,
             Memset::TABLE,
-            ApiCall::TABLE,
+            RuntimeRow::TABLE,
             GraphLaunch::TABLE,
             NvtxEvent::TABLE,
         ];
@@ -281,7 +281,7 @@ impl NsysSqlite {
             Memcpy::TABLE,
             Memset::TABLE,
             GraphLaunch::TABLE,
-            ApiCall::TABLE,
+            RuntimeRow::TABLE,
             NvtxEvent::TABLE,
         ];
         let present = streamed.iter().filter_map(|table| self.stored(table));
@@ -320,8 +320,69 @@ impl NsysSqlite {
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<u64, NsysSqliteError> {
-        self.large(row)
+    pub fn api_calls(&self, mut row: impl FnMut(ApiCall)) -> Result<u64, NsysSqliteError> {
+        let mut calls = 0;
+        self.large(|found: RuntimeRow| {
+            if found.is_call() {
+                calls += 1;
+                row(found.call);
+            }
+        })?;
+        Ok(calls)
+    }
+
+    /// Streams the native frames of calls, and returns the number of stacks. The frames of Python
+    /// that nsys writes as marks of NVTX are not in its exports.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when a table is damaged.
+    pub fn native_stacks(&self, mut row: impl FnMut(NativeStack)) -> Result<u64, NsysSqliteError> {
+        if self.stored(ChainRow::TABLE).is_none() {
+            return Ok(0);
+        }
+        // What does not fit into memory has no stack.
+        let mut budget = MemoryBudget::for_file(self.file_bytes());
+        let mut calls: HashMap<i64, NativeStack> = HashMap::new();
+        self.large(|found: RuntimeRow| {
+            let Some(chain) = found.chain.filter(|_| !found.is_call()) else { return };
+            if budget.take(2 * size_of::<NativeStack>()).is_ok() {
+                let RuntimeRow { call, .. } = found;
+                calls.insert(
+                    chain,
+                    NativeStack {
+                        start_ns: call.start_ns,
+                        end_ns: call.end_ns,
+                        global_tid: call.global_tid,
+                        correlation: call.correlation,
+                        frames: Vec::new(),
+                    },
+                );
+            }
+        })?;
+        let mut stacks = 0;
+        // The frames of a stack are in consecutive rows.
+        let mut current: Option<i64> = None;
+        let mut frames: Vec<(i64, NativeFrame)> = Vec::new();
+        let mut end = |chain: Option<i64>, frames: &mut Vec<(i64, NativeFrame)>| {
+            if let Some(mut stack) = chain.and_then(|chain| calls.remove(&chain)) {
+                frames.sort_by_key(|(depth, _)| *depth);
+                stack.frames = frames.iter().map(|(_, frame)| *frame).collect();
+                stacks += 1;
+                row(stack);
+            }
+            frames.clear();
+        };
+        self.large(|found: ChainRow| {
+            if found.chain != current {
+                end(current, &mut frames);
+                current = found.chain;
+            }
+            if frames.len() < MAX_FRAMES {
+                frames.push((found.depth, found.frame));
+            }
+        })?;
+        end(current, &mut frames);
+        Ok(stacks)
     }
 
     /// Streams the NVTX events.

@@ -3,7 +3,7 @@
 use super::table::Fields;
 use crate::nsys_row::{
     ApiCall, CopyKind, Diagnostic, Gpu, GraphLaunch, Kernel, KernelInterval, KernelShape, Memcpy,
-    Memset, NvtxEvent, NvtxKind,
+    Memset, NativeFrame, NvtxEvent, NvtxKind,
 };
 
 /// A row type: its table, its columns and its conversion.
@@ -171,19 +171,74 @@ impl TableRow for Memset {
     }
 }
 
-impl TableRow for ApiCall {
-    const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_RUNTIME";
-    const COLUMNS: &'static [&'static str] =
-        &["start", "end", "globalTid", "correlationId", "nameId", "returnValue"];
+/// A row of calls: a call, or the time in which the native frames of one were taken.
+pub(super) struct RuntimeRow {
+    pub(super) call: ApiCall,
+    class: Option<i64>,
+    /// The number of the frames in the table of frames.
+    pub(super) chain: Option<i64>,
+}
 
-    fn read(f: &Fields<'_, '_>) -> ApiCall {
-        ApiCall {
-            start_ns: f.time(0),
-            end_ns: f.time(1),
-            global_tid: f.int(2),
-            correlation: f.int(3),
-            name: f.int(4),
-            return_value: f.int(5),
+impl RuntimeRow {
+    /// The class of rows that are no call, but have the frames of one.
+    const BACKTRACE: i64 = 67;
+
+    pub(super) fn is_call(&self) -> bool {
+        self.class != Some(Self::BACKTRACE)
+    }
+}
+
+impl TableRow for RuntimeRow {
+    const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_RUNTIME";
+    const COLUMNS: &'static [&'static str] = &[
+        "start",
+        "end",
+        "globalTid",
+        "correlationId",
+        "nameId",
+        "returnValue",
+        "eventClass",
+        "callchainId",
+    ];
+
+    fn read(f: &Fields<'_, '_>) -> RuntimeRow {
+        RuntimeRow {
+            call: ApiCall {
+                start_ns: f.time(0),
+                end_ns: f.time(1),
+                global_tid: f.int(2),
+                correlation: f.int(3),
+                name: f.int(4),
+                return_value: f.int(5),
+            },
+            class: f.int(6),
+            chain: f.int(7),
+        }
+    }
+}
+
+/// A frame of a call: the number of its stack, its place in there from the innermost out, and the
+/// frame.
+pub(super) struct ChainRow {
+    pub(super) chain: Option<i64>,
+    pub(super) depth: i64,
+    pub(super) frame: NativeFrame,
+}
+
+impl TableRow for ChainRow {
+    const TABLE: &'static str = "CUDA_CALLCHAINS";
+    const COLUMNS: &'static [&'static str] =
+        &["id", "stackDepth", "symbol", "module", "unresolved"];
+
+    fn read(f: &Fields<'_, '_>) -> ChainRow {
+        ChainRow {
+            chain: f.int(0),
+            depth: f.int(1).unwrap_or(0),
+            frame: NativeFrame {
+                symbol: f.int(2).unwrap_or(-1),
+                module: f.int(3).unwrap_or(-1),
+                is_resolved: f.int(4).unwrap_or(0) == 0,
+            },
         }
     }
 }

@@ -100,6 +100,7 @@ pub(super) fn join<'a>(
             call.thread = thread(call.thread);
             call
         }));
+        joined.stacks.add(&trace.stacks, |call| call.checked_add(calls));
         joined.host.extend(trace.host.into_iter().map(|mut event| {
             times.change(&mut event.start_ns, &mut event.duration_ns);
             event.thread = thread(event.thread);
@@ -127,6 +128,10 @@ fn sort(trace: &mut Trace) {
         moved[*from as usize] = to;
     }
     trace.calls.sort_by_key(|call| call.start_ns);
+    let stacks = trace.stacks.calls().iter();
+    let stacks =
+        stacks.filter_map(|(call, entry)| Some((*moved.get(*call as usize)?, *entry))).collect();
+    trace.stacks.set_calls(stacks);
     for work in &mut trace.work {
         work.call = work.call.and_then(|at| moved.get(at as usize).copied());
     }

@@ -91,6 +91,7 @@ pub(super) fn list(
         });
     }
     mark_waiting_frees(&mut calls, trace, &call_names);
+    let stacks = trace.stacks.of_calls(&calls, trace.first_ns);
     model::Trace {
         schema: SCHEMA.to_owned(),
         span_ns: ns_since(trace.first_ns, trace.last_ns),
@@ -105,6 +106,7 @@ pub(super) fn list(
         ranges,
         calls,
         host: Vec::new(),
+        stacks,
         ranks: Vec::new(),
         memory: Vec::new(),
         from: from.to_owned(),

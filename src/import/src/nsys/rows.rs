@@ -2,10 +2,12 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rgpu_format::nsys_rep::{EventIndex, EventTable, NsysEvent, NsysRepError, NsysReport};
 use rgpu_format::nsys_row::{
-    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NvtxEvent, Strings,
+    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NativeStack,
+    NvtxEvent, PythonStack, Strings,
 };
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
@@ -45,6 +47,14 @@ pub(crate) trait TraceRows {
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), Self::Error>;
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), Self::Error>;
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), Self::Error>;
+    /// The native frames of calls; to be read after the calls.
+    fn native_stacks(&self, _row: impl FnMut(NativeStack)) -> Result<(), Self::Error> {
+        Ok(())
+    }
+    /// The frames of Python of calls; to be read after the NVTX events.
+    fn python_stacks(&self, _row: impl FnMut(PythonStack)) -> Result<(), Self::Error> {
+        Ok(())
+    }
     /// The collectives that the tool tells of, by the correlation id of their kernels. Only for
     /// tools that record one process.
     fn collectives(&self) -> HashMap<i64, CollectiveFacts> {
@@ -148,6 +158,10 @@ impl TraceRows for ExportRows<'_> {
         self.file.nvtx_events(self.counted(row)).map(drop)
     }
 
+    fn native_stacks(&self, row: impl FnMut(NativeStack)) -> Result<(), NsysSqliteError> {
+        self.file.native_stacks(row).map(drop)
+    }
+
     fn other_rows(&self) -> Vec<(&'static str, u64)> {
         let rows = OTHER_TABLES.iter().map(|(table, what)| (*what, self.file.rows_of(table)));
         rows.filter_map(|(what, rows)| Some((what, rows?))).collect()
@@ -169,6 +183,10 @@ pub(super) struct ReportRows<'r, 'a> {
     /// Number of events of GPU work that takes time and is neither kernel, copy, fill nor graph
     /// launch.
     other_work: u64,
+    /// Whether the calls that were read have native frames, and the NVTX events those of Python:
+    /// most reports have none, and are not read again for them.
+    has_native: AtomicBool,
+    has_python: AtomicBool,
 }
 
 /// Whether GPU work of an unparsed kind takes GPU time. Synchronisations and records of CUDA events
@@ -190,7 +208,8 @@ impl<'r, 'a> ReportRows<'r, 'a> {
         report.events_of(&index, EventTable::OtherGpuWork, pick, |kind| {
             other_work += u64::from(takes_time(kind));
         })?;
-        Ok(ReportRows { report, index, diagnostics, other_work })
+        let (has_native, has_python) = (AtomicBool::default(), AtomicBool::default());
+        Ok(ReportRows { report, index, diagnostics, other_work, has_native, has_python })
     }
 
     /// Gaps for what this reader of an unpublished format does not understand.
@@ -261,12 +280,44 @@ impl TraceRows for ReportRows<'_, '_> {
     }
 
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), NsysRepError> {
-        let pick = |event| if let NsysEvent::ApiCall(call) = event { Some(call) } else { None };
+        let pick = |event| match event {
+            NsysEvent::ApiCall(call) => Some(call),
+            NsysEvent::NativeStack(_) => {
+                self.has_native.store(true, Ordering::Relaxed);
+                None
+            }
+            _ => None,
+        };
         self.report.events_of(&self.index, EventTable::ApiCall, pick, row)
     }
 
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysRepError> {
-        let pick = |event| if let NsysEvent::Nvtx(event) = event { Some(event) } else { None };
+        let pick = |event| match event {
+            NsysEvent::Nvtx(event) => Some(event),
+            NsysEvent::PythonStack(_) => {
+                self.has_python.store(true, Ordering::Relaxed);
+                None
+            }
+            _ => None,
+        };
+        self.report.events_of(&self.index, EventTable::Nvtx, pick, row)
+    }
+
+    fn native_stacks(&self, row: impl FnMut(NativeStack)) -> Result<(), NsysRepError> {
+        if !self.has_native.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let pick =
+            |event| if let NsysEvent::NativeStack(stack) = event { Some(stack) } else { None };
+        self.report.events_of(&self.index, EventTable::ApiCall, pick, row)
+    }
+
+    fn python_stacks(&self, row: impl FnMut(PythonStack)) -> Result<(), NsysRepError> {
+        if !self.has_python.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let pick =
+            |event| if let NsysEvent::PythonStack(stack) = event { Some(stack) } else { None };
         self.report.events_of(&self.index, EventTable::Nvtx, pick, row)
     }
 

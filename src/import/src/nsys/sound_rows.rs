@@ -6,8 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use rgpu_format::nsys_row::{
-    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NO_TIME, NvtxEvent,
-    NvtxKind, Strings,
+    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelInterval, Memcpy, Memset, NO_TIME, NativeStack,
+    NvtxEvent, NvtxKind, PythonStack, Strings,
 };
 
 use rgpu_format::memory::{MemoryBudget, OverBudget};
@@ -190,6 +190,11 @@ impl<R: TraceRows> SoundRows<'_, R> {
         let known = self.without_room.get().unwrap_or(first);
         self.without_room.set(Some(RowsWithoutRoom { rows: known.rows + 1, ..known }));
         false
+    }
+
+    /// Whether any memory is left for what takes it by itself, such as stacks.
+    fn has_memory(&self) -> bool {
+        self.budget.borrow().as_ref().is_none_or(|budget| budget.left() > 0)
     }
 
     /// Passes on the rows of a kind whose start and end can be, and counts the others.
@@ -411,6 +416,22 @@ impl<R: TraceRows> TraceRows for SoundRows<'_, R> {
         })?;
         self.count(RowKind::Range, left_out);
         Ok(())
+    }
+
+    fn native_stacks(&self, mut row: impl FnMut(NativeStack)) -> Result<(), R::Error> {
+        self.file.native_stacks(|stack| {
+            if self.has_memory() {
+                row(stack);
+            }
+        })
+    }
+
+    fn python_stacks(&self, mut row: impl FnMut(PythonStack)) -> Result<(), R::Error> {
+        self.file.python_stacks(|stack| {
+            if self.has_memory() {
+                row(stack);
+            }
+        })
     }
 
     fn collectives(&self) -> HashMap<i64, CollectiveFacts> {

@@ -13,6 +13,7 @@ use super::pieces::{Call, PieceKind, WorkPieces};
 use super::ranks::{NcclMessage, NcclRange};
 use super::rows::TraceRows;
 use super::sound_rows::RowsWithoutRoom;
+use super::stacks::{self, PYTHON_DOMAIN, TimedStacks};
 use super::sums::{Totals, copy_name};
 use crate::region_tree::{NvtxRangeKind, Range, UNNAMED, part};
 use crate::trace_events::MAX_WORK;
@@ -49,6 +50,8 @@ pub(super) struct Trace {
     pub(super) last_ns: i64,
     /// API calls listed one by one.
     pub(super) calls: ListedCalls,
+    /// From where calls came.
+    pub(super) stacks: TimedStacks,
     /// Number of ranges that were still open at the end.
     pub(super) open_ranges: u64,
     /// Rows that were left out for want of memory.
@@ -240,7 +243,8 @@ pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<Trace, R::Erro
     let first_kernels = read_work(file, &mut trace, keep)?;
     read_first_kernels(file, &mut trace, first_kernels)?;
     read_calls(file, &mut trace)?;
-    read_ranges(file, &mut trace)?;
+    let python_domains = read_ranges(file, &mut trace)?;
+    trace.stacks = stacks::read(file, &trace.strings, &python_domains)?;
     if trace.first_ns == i64::MAX {
         (trace.first_ns, trace.last_ns) = (0, 0);
     }
@@ -426,7 +430,8 @@ fn read_calls<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error>
     Ok(())
 }
 
-fn read_ranges<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
+/// Reads the ranges. Returns process and id of each domain whose marks are frames of Python.
+fn read_ranges<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<Vec<Domain>, R::Error> {
     // nsys ends a range that the program never closed at the time of this message.
     let stopped = file.diagnostics()?.into_iter().find(|d| d.text.trim() == STOPPED);
     let stopped = stopped.and_then(|diagnostic| diagnostic.at_ns);
@@ -482,11 +487,12 @@ fn read_ranges<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error
             range.end_ns = last_ns;
         }
     }
-    Ok(())
+    let python = domains.iter().filter(|(_, name)| *name == PYTHON_DOMAIN);
+    Ok(python.map(|((process, id), _)| (*process, Some(*id))).collect())
 }
 
 /// A domain by process and id; the default domain has no id.
-type Domain = (u64, Option<i64>);
+pub(super) type Domain = (u64, Option<i64>);
 
 /// Interns the names of ranges: there are millions of ranges and few names.
 #[derive(Default)]

@@ -84,9 +84,13 @@ impl Trace {
         let mut keep = listed.iter();
         self.calls.retain(|_| keep.next().is_some_and(|is_listed| *is_listed));
         self.calls.shrink_to_fit();
+        let number = |at: u32| numbers.get(at as usize).copied().flatten();
         for work in &mut self.work {
-            work.call = work.call.and_then(|at| numbers.get(at as usize).copied().flatten());
+            work.call = work.call.and_then(number);
         }
+        let stacks = self.stacks.calls().iter();
+        let stacks = stacks.filter_map(|(call, entry)| Some((number(*call)?, *entry))).collect();
+        self.stacks.set_calls(stacks);
     }
 
     /// Removes names that no event has. Others are numbered in order of their first use: by calls,

@@ -11,11 +11,12 @@ use super::Tool;
 use super::ncu::{is_flag, refuse};
 use super::plan::draft::PlanError;
 use super::plan::facts::{answer, run, tool, version_after};
+use super::plan::ladder::runs_python;
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::nodes::NODE;
 use super::plan::options::{CaptureRange, WindowEnd};
 use super::plan::region::RegionPath;
-use super::plan::request::{FirstPass, PlanPart, Request};
+use super::plan::request::{FirstPass, PlanPart, Request, SecondPass};
 use crate::kernel::ProfileMode;
 
 /// How often a program that may hang saves what was traced, in milliseconds.
@@ -92,6 +93,17 @@ fn missing_library(text: &str) -> Option<&str> {
 /// Path of the report, without the extension that nsys adds.
 pub(super) const REPORT: &str = "raw/report";
 
+/// The path of the report of a second pass, in the same way.
+const SECOND_REPORT: &str = "raw/second";
+
+/// The path of a request's report, without the extension.
+pub(super) fn report(request: &Request) -> &'static str {
+    match request.part {
+        PlanPart::SecondPass(_) => SECOND_REPORT,
+        _ => REPORT,
+    }
+}
+
 /// The same of one node of several.
 pub fn report_of_node(node: impl std::fmt::Display) -> String {
     format!("{REPORT}.node{node}")
@@ -135,6 +147,19 @@ const SIGINT: u8 = 2;
 
 /// Versions before this year may not know `--cuda-graph-trace`.
 const GRAPH_TRACE_YEAR: u32 = 2023;
+
+/// Arguments of a second pass with stacks: all calls, however short. nsys takes stacks only while it
+/// samples the CPU; of the samples themselves we want as little as it allows.
+const STACKS: &[(&str, &str)] = &[
+    ("--sample", "process-tree"),
+    ("--cpuctxsw", "none"),
+    ("--samples-per-backtrace", "32"),
+    ("--cudabacktrace", "all:0"),
+];
+
+/// Further arguments if the program is one of Python: its native frames are not used.
+const PYTHON_STACKS: &[(&str, &str)] =
+    &[("--python-backtrace", "cuda"), ("--resolve-symbols", "false")];
 
 /// The default of `--trace`.
 const DEFAULT_TRACE: &str = "cuda,nvtx";
@@ -227,14 +252,23 @@ pub(super) fn command_line(
     if !passes(&["--trace", "-t"]) {
         command.push(format!("--trace={traced}").into());
     }
-    if !passes(&["--sample", "-s"]) {
+    let second = match request.part {
+        PlanPart::SecondPass(pass) => pass,
+        _ => SecondPass::default(),
+    };
+    if second.stacks {
+        let python: &[_] = if runs_python(&request.target) { PYTHON_STACKS } else { &[] };
+        for (name, value) in STACKS.iter().chain(python).filter(|(name, _)| !passes(&[name])) {
+            command.push(format!("{name}={value}").into());
+        }
+    } else if !passes(&["--sample", "-s"]) {
         command.push(format!("--sample={}", sample.unwrap_or("none")).into());
         if sample.is_none_or(|sample| sample == "none") && !passes(&["--cpuctxsw"]) {
             command.push("--cpuctxsw=none".into());
         }
     }
     if trace != NsysTraces::Nvtx
-        && traces_graph_nodes(request, version)
+        && (second.graph_nodes || traces_graph_nodes(request, version))
         && !passes(&["--cuda-graph-trace"])
     {
         command.push("--cuda-graph-trace=node".into());
@@ -274,7 +308,7 @@ pub(super) fn command_line(
     command.push("--force-overwrite=true".into());
     command.push("--output".into());
     command.push(Arg::in_job(match request.nodes {
-        0 | 1 => REPORT.to_owned(),
+        0 | 1 => report(request).to_owned(),
         _ => report_of_node(NODE),
     }));
     Ok((command, env))

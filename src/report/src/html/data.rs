@@ -156,7 +156,8 @@ impl BusyTile {
     }
 }
 
-/// Texts of a finding: title, advice, possible saving, and the places of idle time.
+/// Texts of a finding: title, advice, possible saving, the places of idle time, and those in the
+/// user's own code.
 #[derive(Serialize)]
 struct FindingTexts<'a> {
     title: String,
@@ -164,6 +165,8 @@ struct FindingTexts<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     gain: Option<String>,
     places: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
     /// Whether it is about next to nothing of a step.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     little: bool,
@@ -179,6 +182,7 @@ impl<'a> FindingTexts<'a> {
             hint: finding::hint(findings, at),
             gain: finding::gain(of, profile),
             places: places.collect(),
+            code: finding::code(of),
             little: profile.is_little(of),
         }
     }

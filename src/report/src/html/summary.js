@@ -137,6 +137,7 @@ function findings() {
         el("div", { class: "what" }, said(texts.title)),
         el("div", { class: "note" }, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel), launchesOf(covers[0]), texts.gain && ","] : null, texts.gain && [" ", said(texts.gain)]),
         texts.places && texts.places.length ? el("ul", { class: "places" }, texts.places.map(p => el("li", null, said(p)))) : null,
+        texts.code ? el("div", { class: "note" }, "at ", said(texts.code)) : null,
         el("div", { class: "hint" }, "→ ", said(texts.hint)),
         covers.length > 1 ? el("details", null, el("summary", null, plural(covers.length, "kernel")), covered(covers)) : null,
         f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence)) : null);

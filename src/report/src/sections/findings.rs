@@ -69,6 +69,9 @@ pub(super) fn add_findings(out: &mut Blocks, view: &View<'_>) {
         if let Some(covered) = finding::covered(finding, names) {
             out.add(Block::Detail("", format!("in {covered}")));
         }
+        if let Some(code) = finding::code(finding) {
+            out.add(Block::Detail("", format!("at {code}")));
+        }
         out.add(Block::Detail("→ ", finding::hint(&profile.findings, at).into_owned()));
         for e in finding.evidence.iter().filter(|_| view.is_whole) {
             let against = threshold(e).map(|limit| format!(" (threshold {limit}, {})", e.source));
@@ -112,6 +115,9 @@ fn add_little_findings(out: &mut Blocks, view: &View<'_>, first: usize) {
         let text =
             format!("{kernel}{} (`{}`){}", finding.text, finding.id, gain.unwrap_or_default());
         out.add(Block::Item(at + 1, text));
+        if let Some(code) = finding::code(finding) {
+            out.add(Block::Detail("", format!("at {code}")));
+        }
         out.add(Block::Detail("→ ", finding::hint(&profile.findings, at).into_owned()));
     }
 }

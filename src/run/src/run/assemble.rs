@@ -33,7 +33,7 @@ use rgpu_model::error::{Exit, Failure, Result, chain};
 use rgpu_model::profile::{Artifact, CaseResult, Gap};
 use rgpu_model::profile::{ArtifactKind, CheckVerdict};
 use rgpu_model::sanitizer::SanitizerVerdict;
-use rgpu_model::{Launch, Profile, RungId, Sidecars};
+use rgpu_model::{Launch, Profile, RungId, Sidecars, Trace};
 use rgpu_plan::tool::{
     BundleFile, DraftInfo, LAYOUTS_STEP, PLAIN_STEP, ProfileTarget, PythonEnv, RankSelection,
     Request, RungInfo, RungTool,
@@ -196,6 +196,11 @@ impl ProfileBuilder {
             .into_iter()
             .map(|(path, local)| BundleFile::copy(path, local))
             .collect())
+    }
+
+    /// The trace of the run so far.
+    pub(super) fn trace(&mut self) -> Option<&mut Trace> {
+        self.sidecars.trace.as_mut()
     }
 
     pub(super) fn outcome(&self) -> Option<&rgpu_protocol::Outcome> {

@@ -20,13 +20,14 @@ use super::local_build;
 use super::pass_planner::{NextStep, PassPlanner};
 use super::program_error::{self, ProgramError, ProgramFault};
 use super::required_rung::{below_rung_failure, is_below, misses_rung};
+use super::second_pass;
 use crate::disasm::NvdisasmSearch;
 use rgpu_analysis::Thresholds;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::profile::Gap;
 use rgpu_model::{Profile, RungId, Sidecars};
 use rgpu_plan::tool::{
-    self, Draft, DraftInfo, JobName, PlanError, PlanPart, ProfileTarget, Request,
+    self, Draft, DraftInfo, JobName, PlanError, PlanPart, ProfileTarget, Request, Window,
 };
 
 /// Plans that a run may send for refused rungs. Each pass adds one.
@@ -98,6 +99,7 @@ impl ProfileRun<'_> {
             max_plans,
             program_error: None,
             program_checked: false,
+            before_second: None,
         };
         if session.run_plans(&mut plans, context).await? == RunProgress::Detached {
             return Ok(ProfileOutcome::Detached);
@@ -121,6 +123,14 @@ pub(super) struct ProfileDriver<'a> {
     program_error: Option<ProgramError>,
     /// Whether the program ran without a tool because of an error. This happens once.
     program_checked: bool,
+    /// What the mode's own pass left, while a second pass runs.
+    before_second: Option<BeforeSecond>,
+}
+
+/// What the mode's own pass left for the end of the run.
+struct BeforeSecond {
+    result: JobResult,
+    window: Window,
 }
 
 impl PlanDriver for ProfileDriver<'_> {
@@ -187,6 +197,14 @@ impl PlanDriver for ProfileDriver<'_> {
         self.max_plans += 1;
         if let Some(error) = self.program_error.take() {
             return self.handle_plain_run(error, result, session, context);
+        }
+        if let Some(first) = self.before_second.take() {
+            let (request, builder) = (&mut self.run.request, &mut self.builder);
+            second_pass::add(request, builder, context.folder, &result);
+            request.part = PlanPart::Whole;
+            request.window = first.window;
+            builder.job = Some(first.result);
+            return Ok(NextStep::End);
         }
         let request = &mut self.run.request;
         self.builder.start_plan(&self.draft_info);
@@ -259,6 +277,16 @@ impl ProfileDriver<'_> {
                 planner.next(request, builder, &result, &mut say)?
             }
         };
+        if next == NextStep::End
+            && context.record.command != "exec"
+            && let Some(second) = second_pass::plan(request, builder, &result)
+        {
+            context.reporter.report(&RunEvent::Note { text: &second.note });
+            self.before_second = Some(BeforeSecond { result, window: request.window });
+            request.part = PlanPart::SecondPass(second.records);
+            request.window = second.window;
+            return Ok(NextStep::Plan);
+        }
         builder.job = Some(result);
         if next == NextStep::Plan {
             request.reuse = session.add_built_files(&builder.built)?;

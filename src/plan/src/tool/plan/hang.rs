@@ -3,7 +3,7 @@
 use rgpu_protocol::Step;
 use rgpu_protocol::plan::{ArtifactSpec, HangDetection};
 
-use super::ladder::PLAIN_STEP;
+use super::ladder::{PLAIN_STEP, SECOND_STEP};
 use crate::tool::{ncu, nsys};
 
 /// The file with the stacks in the job's folder, and its kind.
@@ -64,6 +64,6 @@ pub fn add_hang_detection(steps: &mut [Step], quiet_s: u64, is_program: impl Fn(
 
 /// Whether a step of a profile runs the program.
 pub(super) fn runs_program(step: &str) -> bool {
-    step == PLAIN_STEP
+    [PLAIN_STEP, SECOND_STEP].contains(&step)
         || ["survey", "profile", "sanitizer-"].iter().any(|name| step.starts_with(name))
 }

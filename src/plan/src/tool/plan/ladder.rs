@@ -55,11 +55,15 @@ pub(super) const STEP: &str = "profile";
 /// The id of the step that runs a program without a tool.
 pub const PLAIN_STEP: &str = "plain";
 
+/// The id of the step that records a program a second time.
+pub const SECOND_STEP: &str = "second";
+
 /// The id of a request's main step.
 pub(super) fn step_of(request: &Request) -> String {
     match request.part {
         PlanPart::FirstPass(_) => "survey".to_owned(),
         PlanPart::Plain => PLAIN_STEP.to_owned(),
+        PlanPart::SecondPass(_) => SECOND_STEP.to_owned(),
         _ => request.numbered(STEP),
     }
 }
@@ -100,6 +104,7 @@ impl<'a> LadderBuilder<'a> {
             PlanPart::FirstPass(FirstPass::Ranges) => REGION_SURVEY,
             PlanPart::FirstPass(FirstPass::Kernels) => KERNEL_SURVEY,
             PlanPart::Plain => &[RungId::HostClock],
+            PlanPart::SecondPass(_) => &[RungId::NsysFull],
             _ => self.request.mode.info().rungs,
         };
         let rungs: Vec<&RungInfo> = ids.iter().filter_map(RungInfo::find).collect();
@@ -397,10 +402,11 @@ impl<'a> LadderBuilder<'a> {
             return Ok(());
         }
         let (argv, rank_env) = self.with_target(info, argv)?;
-        let report = format!("{}.nsys-rep", nsys::REPORT);
+        let name = nsys::report(self.request);
+        let report = format!("{name}.nsys-rep");
         let mut artifacts = vec![
             artifact(&report, ArtifactKind::NsysRep),
-            artifact(format!("{}.qdstrm", nsys::REPORT), ArtifactKind::NsysQdstrm),
+            artifact(format!("{name}.qdstrm"), ArtifactKind::NsysQdstrm),
         ];
         artifacts.extend(self.own_artifacts("once"));
         let mut rung = self.rung(info, argv, artifacts);

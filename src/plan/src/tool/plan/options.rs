@@ -259,7 +259,7 @@ pub struct NsysOptions {
     #[arg(long, value_name = "LIST")]
     pub trace: Option<String>,
 
-    /// Where nsys samples the CPU [default: none]
+    /// Where nsys samples the CPU; if given, no second run records call stacks [default: none]
     #[arg(long, value_name = "HOW", value_parser = ["none", "process-tree", "system-wide", "cpu"])]
     pub sample: Option<String>,
 

@@ -522,6 +522,7 @@ impl<'a> Planner<'a> {
                 PlanPart::FirstPass(FirstPass::Kernels) => {
                     "find the kernels with the most GPU time".to_owned()
                 }
+                PlanPart::SecondPass(_) => "record the program a second time".to_owned(),
                 _ if self.request.mode == ProfileMode::Deep => {
                     "profile these kernels with ncu".to_owned()
                 }
@@ -544,7 +545,9 @@ impl<'a> Planner<'a> {
             step.on_failure = OnFailure::Continue;
         }
         // Each of several nodes exports its own report.
+        let is_second = matches!(self.request.part, PlanPart::SecondPass(_));
         if nsys
+            && !is_second
             && self.request.nodes <= 1
             && let Some(path) = path_of(self.facts, "nsys")
         {

@@ -30,6 +30,17 @@ pub enum PlanPart {
     FirstPass(FirstPass),
     /// A program without any tool, to see whether it fails by itself.
     Plain,
+    /// A program once more under nsys, for what the first recording left out because it costs time.
+    SecondPass(SecondPass),
+}
+
+/// What a second pass (step `second`) records. Its times are not used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecondPass {
+    /// From where in the program CUDA is called.
+    pub stacks: bool,
+    /// The kernels inside CUDA graphs.
+    pub graph_nodes: bool,
 }
 
 /// The data that a first pass (step `survey`) records.

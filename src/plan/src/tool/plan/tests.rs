@@ -11,9 +11,10 @@ use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
 use super::arch::target_arch;
 use super::draft::BundleFile;
+use super::ladder::SECOND_STEP;
 use super::message_rows::{NextRungs, table};
 use super::options::CaptureRange;
-use super::request::{FirstPass, PlanPart, PrebuiltCode, Program};
+use super::request::{FirstPass, PlanPart, PrebuiltCode, Program, SecondPass};
 use super::*;
 use crate::kernel::{CaseSelection, KernelFolders, ProfileMode, find};
 
@@ -218,6 +219,35 @@ fn a_choice_of_kernels_sees_those_inside_cuda_graphs() {
     request.nsys.nsys_args = Some(vec!["--cuda-graph-trace=graph".to_owned()]);
     assert_eq!(is_traced(&request, "2025.3.1.90"), 1, "the user's own replaces ours");
     assert_eq!(is_traced(&program(ProfileMode::Nsys), "2025.3.1.90"), 0);
+}
+
+#[test]
+fn a_second_pass_of_nsys_has_one_rung_a_report_of_its_own_and_no_export() {
+    let planned_with = |request: &Request| {
+        let draft = planned(request, &host("h200"));
+        let steps: Vec<&str> = draft.plan.steps.iter().map(|step| step.id.as_str()).collect();
+        assert_eq!(steps, [SECOND_STEP]);
+        assert_eq!(draft.plan.steps[0].rungs.len(), 1);
+        assert_eq!(draft.plan.steps[0].rungs[0].success.files, ["raw/second.nsys-rep"]);
+        shown(&draft)
+    };
+    let mut request = program(ProfileMode::Nsys);
+    request.part = PlanPart::SecondPass(SecondPass { stacks: true, graph_nodes: false });
+    let all = planned_with(&request);
+    let has = |shown: &str, argument: &str| shown.contains(&format!("'{argument}'"));
+    assert!(has(&all, "--sample=process-tree") && has(&all, "--cudabacktrace=all:0"), "{all}");
+    assert!(!has(&all, "--sample=none") && !has(&all, "--cuda-graph-trace=node"), "{all}");
+    assert!(!has(&all, "--python-backtrace=cuda"), "it is no program of Python: {all}");
+    let ProfileTarget::Program(own) = &mut request.target else { panic!() };
+    own.argv.insert(0, "python3".into());
+    request.nsys.nsys_args = Some(vec!["--samples-per-backtrace=4".to_owned()]);
+    let python = planned_with(&request);
+    assert!(has(&python, "--python-backtrace=cuda") && has(&python, "--resolve-symbols=false"));
+    assert!(!has(&python, "--samples-per-backtrace=32"), "the user's own replaces ours: {python}");
+    request.part = PlanPart::SecondPass(SecondPass { stacks: false, graph_nodes: true });
+    let nodes = planned_with(&request);
+    assert!(has(&nodes, "--cuda-graph-trace=node") && has(&nodes, "--sample=none"), "{nodes}");
+    assert!(!has(&nodes, "--cudabacktrace=all:0"), "{nodes}");
 }
 
 #[test]

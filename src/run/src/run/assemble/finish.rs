@@ -16,7 +16,7 @@ use rgpu_model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use rgpu_model::profile::{CheckVerdict, CostSource, TimingClock};
 use rgpu_model::{Profile, RungId, Sidecars};
 use rgpu_plan::kernel::ProfileMode;
-use rgpu_plan::tool::{DraftInfo, ProfileTarget, Request, RungInfo};
+use rgpu_plan::tool::{DraftInfo, ProfileTarget, Request, RungInfo, SECOND_STEP};
 
 /// Makes the profile from all results of the run.
 pub(in crate::run) fn build_profile(
@@ -75,7 +75,8 @@ pub(in crate::run) fn build_profile(
 /// other steps.
 fn drop_lower_rungs(profile: &mut Profile, mode: ProfileMode) {
     let reached = profile.rung.clone();
-    let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
+    let is_end = |r: &&RungRecord| r.ok && r.rung == reached && r.step != SECOND_STEP;
+    let Some(end) = profile.ladder.iter().rev().find(is_end) else { return };
     let step = end.step.clone();
     // The mode's own order counts: in mode `torch`, torch's profiler is above nsys.
     let position = |id: &RungId| mode.info().rungs.iter().position(|rung| rung == id);
