@@ -347,19 +347,6 @@ pub enum Trust {
     Unprotected,
 }
 
-/// How far the kernel could have influenced its times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Trust {
-    /// The kernel's code cannot reach the clock: it has no code on the host, or the claims of its
-    /// process agree with the judge's clock.
-    Proven,
-    /// The time is the judge's bound, because the claims of the kernel's process lie below it.
-    Bounded,
-    /// The kernel shares a process with its clock.
-    Unprotected,
-}
-
 /// A wait until a hot GPU had cooled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cooling {

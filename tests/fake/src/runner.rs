@@ -363,6 +363,10 @@ fn timing(source: TimingSource, ns: f64) -> Timing {
         clocks: Vec::new(),
         graph: None,
         cooling: None,
+        trust: None,
+        trust_reason: None,
+        bound_ns: None,
+        claimed_ns: None,
     }
 }
 
