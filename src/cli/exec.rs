@@ -10,10 +10,9 @@ mod pull_check;
 mod source;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::time::{Duration, Instant};
 
-use rgpu_model::regular_file;
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::event::Stream;
 use schemars::JsonSchema;
@@ -40,7 +39,8 @@ use rgpu_plan::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use rgpu_plan::tool::{self, GpuSelection, Program};
 use rgpu_remote::HostRequest;
 use rgpu_run::run::{
-    ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft, signal,
+    EXEC_STEP, ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft,
+    signal,
 };
 use rgpu_run::store::{InputsRecord, RunFolder, RunRecord};
 use source::{ExecSource, is_shell_line, shell_hint};
@@ -577,27 +577,17 @@ fn finish(
             app.print_note(&format!("error: `{name}` was ended by {}", signal(n)));
         }
         ProgramExit::Exit(status) if status != 0 => {
-            let printed = last_printed(folder).unwrap_or_default();
+            let printed = folder.log_tail(EXEC_STEP, Stream::Stderr, LAST_PRINTED_BYTES);
             let script = args.file.as_deref();
             let mounts = &args.files.mount;
-            if let Some(hint) = not_sent::hint(app, &printed, &args.command, script, mounts) {
+            let of_file = not_sent::hint(app, &printed, &args.command, script, mounts);
+            if let Some(hint) = of_file.or_else(|| not_sent::package_hint(&printed)) {
                 app.print_note(&format!("help: {hint}"));
             }
         }
         ProgramExit::Signal(_) | ProgramExit::Exit(_) => {}
     }
     Ok(end.status())
-}
-
-/// The end of what the program printed on stderr.
-fn last_printed(folder: &RunFolder) -> std::io::Result<String> {
-    let path = folder.path().join(RunFolder::log_name("exec", Stream::Stderr));
-    let mut file = regular_file::open(&path)?;
-    let end = file.metadata()?.len();
-    file.seek(SeekFrom::Start(end.saturating_sub(LAST_PRINTED_BYTES)))?;
-    let mut bytes = Vec::new();
-    file.take(LAST_PRINTED_BYTES).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// This process's standard input, read on a separate thread: a blocked read must not keep the

@@ -186,7 +186,9 @@ fn with_unsent_files(
     let hinted = |failure: Failure| {
         let is_programs = failure.code == "program_failed";
         let printed = failure.cause.as_deref().filter(|_| is_programs).unwrap_or_default();
-        match not_sent::hint(app, printed, &args.program, None, &args.files.mount) {
+        let script = args.kernel.as_deref();
+        let of_file = not_sent::hint(app, printed, &args.program, script, &args.files.mount);
+        match of_file.or_else(|| not_sent::package_hint(printed)) {
             Some(hint) => failure.hint(hint),
             None => failure,
         }

@@ -47,6 +47,37 @@ fn a_program_that_fails_by_itself_is_run_twice_and_keeps_what_was_measured() {
 }
 
 #[test]
+fn the_exception_of_the_rank_that_failed_first_is_the_cause() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let app = program(
+        &laptop,
+        "cat >&2 <<'EOF'\n\
+         [rank1]: Traceback (most recent call last):\n\
+         [rank1]:   File \"train.py\", line 3, in <module>\n\
+         [rank1]: KeyError: 'layer'\n\
+         [rank0]: Traceback (most recent call last):\n\
+         [rank0]:   File \"train.py\", line 9, in <module>\n\
+         [rank0]: torch.distributed.DistBackendError: ncclRemoteError\n\
+         EOF\n\
+         seq 2000 >&2\n\
+         cat >&2 <<'EOF'\n\
+         torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n\
+         Root Cause (first observed failure):\n\
+         rank      : 1 (local_rank: 1)\n\
+         EOF\n\
+         exit 1",
+    );
+    let line = format!("profile --mode nsys --remote h200 -- {app}");
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!((status(&output), runs(&laptop)), (6, 1), "{shown}");
+    assert!(shown.contains("rank 1 failed first"), "{shown}");
+    assert!(shown.contains("no tool causes its KeyError"), "{shown}");
+    assert!(!shown.contains("cause:   torch.distributed.elastic"), "{shown}");
+}
+
+#[test]
 fn a_program_that_only_the_sanitizer_crashes_is_said_to_end_well_alone() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop).mischief("compute-sanitizer program-crashes\n");

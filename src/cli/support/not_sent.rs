@@ -1,4 +1,5 @@
-//! Files that a program did not find on its host although they are here: which flag sends them.
+//! What a program did not find on its host: files that are here, with the flag that sends them, and
+//! Python packages.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
@@ -23,6 +24,37 @@ static FILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// How Python says that a module is not there.
 static MODULE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"No module named '?([\w.]+)").ok());
+
+/// Packages whose modules have another name than they.
+const PACKAGES: [(&str, &str); 12] = [
+    ("PIL", "pillow"),
+    ("cuda", "cuda-python"),
+    ("cupy", "cupy-cuda12x"),
+    ("cutlass", "nvidia-cutlass-dsl"),
+    ("cv2", "opencv-python"),
+    ("flash_attn", "flash-attn"),
+    ("jax", "jax[cuda12]"),
+    ("numba", "numba-cuda"),
+    ("skimage", "scikit-image"),
+    ("sklearn", "scikit-learn"),
+    ("warp", "warp-lang"),
+    ("yaml", "pyyaml"),
+];
+
+/// A hint for a program that failed because the host's Python lacks a module which is not here
+/// either: the package to install.
+pub(in crate::cli) fn package_hint(printed: &str) -> Option<String> {
+    let mut lines = printed.lines().rev().take(LAST_LINES);
+    let name = lines.find_map(|line| MODULE.as_ref()?.captures(line)?.get(1))?.as_str();
+    let module = name.split('.').next().unwrap_or(name);
+    let package = PACKAGES.iter().find(|(known, _)| *known == module);
+    let package = package.map_or(module, |(_, package)| package);
+    Some(format!(
+        "the host's Python has no `{module}`: install `{package}` there, or write it into a \
+         requirements.txt beside the script; `rgpu profile FILE.py` and `rgpu exec FILE.py` install \
+         that once"
+    ))
+}
 
 /// A hint for a program that failed, if the end of what it printed names a file or a module that it
 /// did not find and that is here: the flag that sends it. `words`: the program and its arguments;
@@ -73,6 +105,15 @@ fn names(printed: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_module_that_the_host_lacks_is_named_with_its_package() {
+        let hint = |printed: &str| package_hint(printed).unwrap_or_default();
+        let told = hint("Traceback\nModuleNotFoundError: No module named 'cutlass.cute'\n");
+        assert!(told.contains("no `cutlass`: install `nvidia-cutlass-dsl`"), "{told}");
+        assert!(hint("No module named 'helion'").contains("install `helion`"));
+        assert_eq!(package_hint("all is well"), None);
+    }
 
     #[test]
     fn names_that_were_not_found_are_read_from_what_python_and_shells_say() {

@@ -21,6 +21,7 @@ mod facts;
 mod failed_rungs;
 mod file_copies;
 mod fingerprint;
+mod first_exception;
 mod host_listings;
 mod host_tool;
 mod job;

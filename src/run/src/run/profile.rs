@@ -232,7 +232,7 @@ impl PlanDriver for ProfileDriver<'_> {
         };
         self.program_checked = true;
         let ladder = &self.builder.profile.ladder;
-        let error = ProgramError::new(record, &result, refused, request, ladder);
+        let error = ProgramError::new(record, context.folder, &result, refused, request, ladder);
         if let Some((survey, gap)) = error.survey_verdict(request) {
             self.builder.program_exit = program_error::shell_status(survey);
             return self.leave_tool(error, gap, session, context);
@@ -303,7 +303,7 @@ impl ProfileDriver<'_> {
         context: &mut RunContext<'_>,
     ) -> Result<NextStep> {
         let (request, builder) = (&mut self.run.request, &mut self.builder);
-        let fault = error.judge(&plain, request, session.link.remote());
+        let fault = error.judge(&plain, context.folder, request, session.link.remote());
         builder.add_plain_run(&plain);
         match fault {
             None => {

@@ -4,12 +4,15 @@
 //! every rung.
 
 use nix::sys::signal::Signal;
+use rgpu_protocol::event::Stream;
 use rgpu_protocol::plan::HangDetection;
 use rgpu_protocol::{Outcome, RungRecord};
 
 use super::assemble::RefusedRung;
+use super::first_exception::first_exception;
 use super::job::JobResult;
 use super::outcome;
+use crate::store::RunFolder;
 use rgpu_model::RungId;
 use rgpu_model::error::{Exit, Failure, Side};
 use rgpu_model::profile::Gap;
@@ -20,6 +23,9 @@ use rgpu_remote::Remote;
 
 /// The longest run under a tool after which the program is run again without one, in seconds.
 const MAX_REPEATED_S: f64 = 30.0;
+
+/// How many of the last bytes that a program printed are searched for its first exception.
+const MAX_SEARCHED_BYTES: u64 = 256 << 10;
 
 /// Exceptions of Python that no tool causes, so that the program need not run again to learn whose
 /// error it is.
@@ -148,6 +154,16 @@ fn failed(record: &RungRecord) -> bool {
     record.signal.is_some() || record.exit.is_some_and(|status| status != 0)
 }
 
+/// A record whose last words are the first exception of a program of several ranks, if there is one:
+/// those of its launcher come last.
+fn with_first_exception(record: &RungRecord, folder: &RunFolder) -> RungRecord {
+    let printed = folder.log_tail(&record.step, Stream::Stderr, MAX_SEARCHED_BYTES);
+    match first_exception(&printed) {
+        Some(stderr_tail) => RungRecord { stderr_tail, message: String::new(), ..record.clone() },
+        None => record.clone(),
+    }
+}
+
 /// The exit status as a shell gives it.
 pub(super) fn shell_status(record: &RungRecord) -> Option<i32> {
     record.signal.map(|signal| 128 + signal).or(record.exit)
@@ -268,16 +284,18 @@ pub(super) fn crash_on_higher_rung(
 }
 
 impl ProgramError {
-    /// The error of a job, after those of which `ladder` has the records.
+    /// The error of a job, after those of which `ladder` has the records. `folder`: the run's.
     pub(super) fn new(
         record: &RungRecord,
+        folder: &RunFolder,
         result: &JobResult,
         refused: Option<RefusedRung>,
         request: &Request,
         ladder: &[RungRecord],
     ) -> Self {
         let survey = survey_that_ended_well(ladder).cloned();
-        let (record, result, part) = (record.clone(), result.clone(), request.part);
+        let record = with_first_exception(record, folder);
+        let (result, part) = (result.clone(), request.part);
         Self { record, survey, result, refused, part }
     }
 
@@ -324,11 +342,12 @@ impl ProgramError {
     pub(super) fn judge(
         &self,
         plain: &JobResult,
+        folder: &RunFolder,
         request: &mut Request,
         remote: &dyn Remote,
     ) -> Option<ProgramFault> {
         request.part = self.part;
-        let record = plain.last_rung(PLAIN_STEP)?;
+        let record = &with_first_exception(plain.last_rung(PLAIN_STEP)?, folder);
         if !matches!(plain.outcome, Some(Outcome::Done | Outcome::Failed { .. })) {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -363,6 +363,19 @@ impl RunFolder {
     /// The path in the run folder of the log of a step's output stream.
     pub fn log_name(step: &str, stream: Stream) -> String {
         format!("log/{step}.{}", stream.as_str())
+    }
+
+    /// The end of the log of a step's output stream, at most `max_bytes`. Empty if there is none.
+    pub fn log_tail(&self, step: &str, stream: Stream, max_bytes: u64) -> String {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = self.files.open_file(Self::log_name(step, stream))?;
+            let end = file.metadata()?.len();
+            file.seek(SeekFrom::Start(end.saturating_sub(max_bytes)))?;
+            let mut bytes = Vec::new();
+            file.take(max_bytes).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
     }
 
     /// Whether a job of the run has written events.
