@@ -23,6 +23,8 @@ pub const MOUNTED: &str = include_str!("../templates/mounted.sh");
 pub const PYTHON_ENV_FIND: &str = include_str!("../templates/python_env.sh");
 /// Makes a Python environment.
 pub const PYTHON_ENV_MAKE: &str = include_str!("../templates/python_env.py");
+/// Runs a Python file that does not run well by itself: benchmarks, tests, a notebook.
+pub const RUN_SCRIPT: &str = include_str!("../templates/run_script.py");
 /// The stand-in for the module `task`.
 pub const TASK: &str = include_str!("../templates/task.py");
 /// Starts torch's profiler in a program.

@@ -1,6 +1,7 @@
 """python_env.py ENV SPEC: makes a Python environment in the folder ENV, once.
 
-SPEC is a JSON file: requirements, requires_python (or null), host_packages. If several jobs need
+SPEC is a JSON file: requirements, requires_python (or null), host_packages, is_optional. An optional
+environment falls back to the host's Python, and leaves its torch as it is. If several jobs need
 the same environment at once, one makes it under a lock and the others wait. Requirements with
 hashes are a complete list: exactly those wheels are installed. uv makes the environment if the host
 has it, else venv and pip; nothing outside ENV is written.
@@ -10,6 +11,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import shutil
 import site
 import subprocess
@@ -21,6 +23,9 @@ from importlib import metadata
 BRING_TORCH = set(
     "torch torchvision torchaudio accelerate bitsandbytes deepspeed flash-attn lightning sglang vllm xformers".split()
 )
+
+# Packages that fit the host's driver and each other: an optional environment leaves them as they are.
+OF_HOST = BRING_TORCH | {"cupy", "jax", "jaxlib", "numba", "tensorflow", "triton"}
 
 # Lines of uv that only say that all goes well.
 CHATTER = re.compile(
@@ -76,6 +81,29 @@ def brings_torch(wanted, visible, reader):
     """Whether torch will be downloaded."""
     names = {re.split(r"[^A-Za-z0-9._-]", text.strip(), maxsplit=1)[0].lower().replace("_", "-") for text in wanted}
     return "torch" in names or bool(names & BRING_TORCH) and not (visible and satisfied("torch", reader))
+
+
+def kept_on_host(text):
+    """Whether the host has a package of torch or CUDA that a requirement names, in whatever version."""
+    name = re.split(r"[^A-Za-z0-9._-]", text.strip(), maxsplit=1)[0].lower().replace("_", "-")
+    if name not in OF_HOST and not name.startswith(("nvidia-", "cupy-", "jax-cuda")):
+        return False
+    try:
+        version = metadata.version(name)
+    except Exception:  # there is no such package
+        return False
+    say(f"the host's own {name} {version} is used, where {text} is asked for")
+    return True
+
+
+def use_host_python(env):
+    """Makes ENV a folder with the host's own Python in it."""
+    shutil.rmtree(env, ignore_errors=True)
+    os.makedirs(os.path.join(env, "bin"))
+    python = os.path.join(env, "bin", "python")
+    with open(python, "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\nexec " + shlex.quote(sys.executable) + ' "$@"\n')
+    os.chmod(python, 0o755)
 
 
 def large_download(line):
@@ -134,6 +162,11 @@ def make(env, spec):
     if spec["host_packages"] and fits:
         visible = ["--system-site-packages"]
         wanted = [text for text in wanted if reader is None or not satisfied(text, reader)]
+    if spec.get("is_optional") and fits:
+        wanted = [text for text in wanted if is_for_this_python(text, reader) and not kept_on_host(text)]
+        if not wanted:
+            use_host_python(env)
+            return ready(env, spec)
     shutil.rmtree(env, ignore_errors=True)
     if uv:
         python = sys.executable if fits else spec["requires_python"]
@@ -162,8 +195,12 @@ def make(env, spec):
                 listed.write("\n".join(wanted) + "\n")
         if install([*command, *what], uv):
             return 6
-    with open(os.path.join(env, ".ready"), "w", encoding="utf-8") as ready:
-        json.dump(spec, ready)
+    return ready(env, spec)
+
+
+def ready(env, spec):
+    with open(os.path.join(env, ".ready"), "w", encoding="utf-8") as file:
+        json.dump(spec, file)
     return 0
 
 
@@ -181,6 +218,10 @@ def main():
         except KeyboardInterrupt:  # Ctrl-C ends the job
             say("stopped before the environment was complete")
             status = 130
+        if status in (4, 5, 6) and spec.get("is_optional"):
+            say("not all packages could be installed: the host's own Python runs the program, without them")
+            use_host_python(env)
+            return 0
         if status:
             shutil.rmtree(env, ignore_errors=True)
         return status

@@ -163,8 +163,11 @@ fn a_python_program_and_a_kernel_given_twice_are_told_the_command_to_type() {
     laptop.write("train.py", "import sys\nprint(sys.argv)\n");
     laptop.write("with.py", "def step(x):\n    return x\n");
     for (line, told) in [
-        ("profile train.py", "as a program: `rgpu profile -- python3 train.py`\n"),
-        ("profile --kernel train.py", "as a program: `rgpu profile -- python3 train.py`\n"),
+        ("profile train.py --dry-run", "`train.py` is run as a script, by the host's `python3`\n"),
+        (
+            "profile -K train.py --dry-run",
+            "`train.py` is run as a script, by the host's `python3`\n",
+        ),
         ("profile with.py", "`rgpu profile -- python3 with.py`; one function of it: `rgpu kernels"),
         ("profile -- train.py --lr 1", "rgpu profile -- python3 train.py --lr 1\n"),
         ("profile -- ./train.py", "rgpu profile -- python3 ./train.py\n"),

@@ -69,6 +69,7 @@ mod remotes;
 mod reports;
 mod round_trips;
 mod runs;
+mod scripts;
 mod second_pass;
 mod setup;
 mod several_remotes;

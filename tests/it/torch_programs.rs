@@ -116,6 +116,9 @@ fn a_typed_search_path_stays_behind_the_hook() {
     laptop.write("lib/named.py", "NAME = 'of lib'\n");
     let text = format!("import named\nassert named.NAME == 'of lib'\n{}", training(9));
     program(&laptop, &text, GPU_TRACE);
+    for name in ["torch.py", "train.py"] {
+        fs::copy(laptop.path(name), laptop.path("project").join(name)).unwrap();
+    }
     for typed in ["--env PYTHONPATH=lib -- python3", "-- env PYTHONPATH=lib A=1 python3"] {
         let (shown, profile) =
             profiled(&laptop, &format!("profile --mode torch --remote h200 {typed} train.py"));

@@ -9,7 +9,9 @@ use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
-use rgpu_plan::kernel::{CaseSelection, ProfileMode, check_architecture, find, imports};
+use rgpu_plan::kernel::{
+    CaseSelection, CudaInPython, ProfileMode, check_architecture, find, imports,
+};
 use rgpu_plan::tool::{
     self, BuildOptions, BuildProduct, Dsl, DslBuild, PlanPart, ProfileTarget, Request,
 };
@@ -24,6 +26,8 @@ pub(super) struct BuildCommand {
     pub(super) emit: Emit,
     pub(super) assumptions: Vec<String>,
     pub(super) inputs: InputsRecord,
+    /// The folder of a source that was taken out of another file, until the build has ended.
+    pub(super) _scratch: Option<tempfile::TempDir>,
 }
 
 /// Default architecture of a DSL kernel: most such files are for Blackwell.
@@ -43,6 +47,9 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
         }
         (None, None, Some(file)) if is_python(file) => {
             let path = Path::new(file);
+            if let Some(command) = cuda_in_python(app, args, path, emit, &options)? {
+                return Ok(command);
+            }
             match imported_dsls(path).as_slice() {
                 [dsl] => {
                     let mut command = dsl_build(args, *dsl, path, emit, options)?;
@@ -60,6 +67,48 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
         }
         _ => Err(usage("nothing to build".to_owned()).hint("rgpu build --kernel vecadd")),
     }
+}
+
+/// The build of the CUDA C++ in the strings of a Python file. `None`: it has none, or kernels of a
+/// DSL too, which go first.
+fn cuda_in_python(
+    app: &App,
+    args: &BuildArgs,
+    path: &Path,
+    emit: Emit,
+    options: &[String],
+) -> Result<Option<BuildCommand>> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let found = CudaInPython::find(&text, &name);
+    let has_dsl_kernels = text.contains("jit") || text.contains(".kernel");
+    if has_dsl_kernels && !imported_dsls(path).is_empty() && !compiles_nothing(&text) {
+        return Ok(None);
+    }
+    if found.source.is_empty() {
+        let Some(line) = found.computed_lines.first() else { return Ok(None) };
+        let what = format!("the CUDA C++ of `{name}`, line {line}, is computed when the file runs");
+        return Err(usage(what)
+            .hint(format!("`rgpu profile {}` runs the file", shell_word(path.display())))
+            .hint("or write the string without `{…}`, with `#define` for what changes"));
+    }
+    let disk = |e: std::io::Error| {
+        Failure::new(Exit::Disk, "disk", "cannot write the code to compile").cause(e)
+    };
+    let scratch = tempfile::tempdir().map_err(disk)?;
+    rgpu_model::agent_files::trust(scratch.path());
+    let source = scratch.path().join(path.with_extension("cu").file_name().unwrap_or_default());
+    std::fs::write(&source, &found.source).map_err(disk)?;
+    let mut command =
+        kernel_build(app, args, &source.display().to_string(), emit, options.to_vec())?;
+    command.assumptions.splice(0..0, found.assumptions);
+    command.assumptions.extend(found.computed_lines.iter().map(|line| {
+        format!("the string of line {line} is left out: it is computed when the file runs")
+    }));
+    command.inputs.files = vec![digest(path)?];
+    command.source = path.to_owned();
+    command._scratch = Some(scratch);
+    Ok(Some(command))
 }
 
 fn usage(what: String) -> Failure {
@@ -207,6 +256,7 @@ fn kernel_build(
         emit,
         assumptions: loaded.assumptions,
         inputs,
+        _scratch: None,
     })
 }
 
@@ -256,6 +306,7 @@ fn dsl_build(
         emit,
         assumptions: assumed.into_iter().collect(),
         inputs,
+        _scratch: None,
     })
 }
 

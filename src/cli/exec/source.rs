@@ -84,9 +84,11 @@ impl ExecSource {
         let mut mounts = args.files.mounts(app)?;
         let command_files = if let Some(snippet) = &snippet {
             let mut found = ProgramFiles::default();
+            let of_env = &snippet.script_env.assumptions;
             if args.files.mount.is_empty() {
                 (mounts, found.assumptions) = files_beside(app, args, snippet)?;
             }
+            found.assumptions.extend(of_env.iter().cloned());
             found
         } else {
             let spec = session::spec(app, args.place.remote.as_deref());

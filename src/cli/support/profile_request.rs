@@ -13,16 +13,25 @@ use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, ProfileArgs};
 use super::program_files::{ProgramFiles, TypedProgram, digest, program_files};
 use super::{mode_flags, session};
+use rgpu_model::agent_files;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
-use rgpu_plan::exec::WORK_FOLDER;
+use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_plan::exec::{ExecError, RUN_SCRIPT, ScriptEnv, WORK_FOLDER};
 use rgpu_plan::kernel::{
     CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, ProfileMode, find,
 };
 use rgpu_plan::tool::{
-    GpuSelection, NcuOptions, PlanError, ProfileTarget, Program, RankSelection, RegionPattern,
-    Request, ToolOptions, WAITING_KERNELS, check_launcher, python_program_word,
+    BundleFile, GpuSelection, NcuOptions, PlanError, ProfileTarget, Program, PythonEnv,
+    RankSelection, RegionPattern, Request, ToolOptions, WAITING_KERNELS, check_launcher,
+    given_flags, python_program_word,
 };
 use rgpu_run::store::{CaseSizes, InputsRecord};
+
+/// Time limit for making a script's environment, which may fetch gigabytes.
+const ENVIRONMENT_TIMEOUT_S: u64 = 30 * 60;
+
+/// The place in the job's folder of our script that runs a Python file which does not run well by itself.
+const RUN_SCRIPT_PATH: &str = "bin/run_script.py";
 
 /// A resolved command line.
 pub(in crate::cli) struct ProfileCommand {
@@ -47,7 +56,7 @@ pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCo
             Found::Kernel(found) => kernel(app, args, name, found),
             Found::Program(found) => found_program(app, args, name, found),
         },
-        (None, false) => program(app, args),
+        (None, false) => program(app, args, None),
         (None, true) => Err(Failure::new(Exit::Usage, "usage", "nothing to profile")
             .hint("name a kernel: rgpu profile vecadd")
             .hint("or the source of a program: rgpu profile app.cu")
@@ -108,34 +117,82 @@ fn found_program(
     name: &str,
     found: FoundProgram,
 ) -> Result<ProfileCommand> {
-    let has_ncu_flags = args.tools.ncu != NcuOptions::default();
-    let default_mode = if has_ncu_flags { ProfileMode::Ncu } else { found.mode };
-    let mode = args.mode.unwrap_or(default_mode);
+    let mode = args.mode.unwrap_or_else(|| default_mode(args, &found));
+    let mut assumptions = found.assumptions.clone();
+    if args.mode.is_none() {
+        assumptions.push(mode_reason(mode, &found));
+    }
     let mut args = args.clone();
     args.kernel = None;
     args.mode = Some(mode);
-    let mut assumptions = found.assumptions.clone();
     if mode.collects_counters()
-        && let Some(filter) = own_kernels(&args.tools.ncu, &found.kernels)
+        && let Some(filter) = own_kernels(&args.tools.ncu, &found)
     {
         args.tools.ncu.kernel_name = vec![filter];
+        args.tools.ncu.is_kernel_name_assumed = true;
         assumptions.push(format!(
             "only the program's own kernels are profiled: `{}`; `--kernel-name` chooses others",
             found.kernels.join("`, `")
         ));
     }
-    let mut profile_command = if let Some(program) = found.built(&args.program) {
+    let mut profile_command = if let Some(mut program) = found.built(&args.program) {
+        refuse_pull(&args)?;
+        let mounts = args.files.mounts(app)?;
+        program.files.extend(mounts.files.iter().cloned());
+        mounts.show_to(&mut program);
+        program.env.extend(typed_variables(&args));
         let mut inputs = inputs_of_program(args.seed);
         inputs.files = vec![digest(&found.path)?];
         args.program = program_words(name, &args.program);
         program_profile(app, &args, mode, program, inputs)?
     } else {
-        args.program = found.command.iter().chain(&args.program).cloned().collect();
-        program(app, &args)?
+        let mut words = found.command.clone();
+        if found.is_rank {
+            let ranks = args.gpus.as_ref().map_or(Some(1), GpuSelection::number);
+            let ranks = ranks.map_or("gpu".to_owned(), |ranks| ranks.to_string());
+            assumptions.push(format!(
+                "it is one of several ranks: torchrun starts {ranks}; `--gpus N` starts N"
+            ));
+            let launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"];
+            words.splice(1..1, launcher.map(str::to_owned).into_iter().chain([ranks]));
+        }
+        args.program.splice(0..0, words);
+        program(app, &args, Some(&found))?
     };
     profile_command.request.named = shell_word(name);
     profile_command.assumptions.splice(0..0, assumptions);
     Ok(profile_command)
+}
+
+/// The mode of a program that was found by its source, where the user names none: that of the flags
+/// that were given, else the program's own. Counters are those of one GPU.
+fn default_mode(args: &ProfileArgs, found: &FoundProgram) -> ProfileMode {
+    let has_several_gpus = args.gpus.as_ref().is_some_and(|gpus| !gpus.is_one());
+    let is_given = |options: Vec<String>| !options.is_empty();
+    if is_given(given_flags(&args.tools.deep)) {
+        ProfileMode::Deep
+    } else if is_given(given_flags(&args.tools.ncu)) && !found.mode.collects_counters() {
+        ProfileMode::Ncu
+    } else if has_several_gpus && args.ranks.is_none() && found.mode.collects_counters() {
+        ProfileMode::Nsys
+    } else {
+        found.mode
+    }
+}
+
+/// Why this mode was chosen.
+fn mode_reason(mode: ProfileMode, found: &FoundProgram) -> String {
+    let reason = match mode {
+        ProfileMode::Deep if !found.kernels.is_empty() => {
+            "it has kernels of its own: a timeline, then counters of these"
+        }
+        ProfileMode::Nsys if found.kernels.is_empty() => {
+            "it has no kernels of its own: a timeline of all"
+        }
+        ProfileMode::Nsys => "a timeline; `--mode deep` measures counters too",
+        _ => "as the flags say",
+    };
+    format!("mode `{mode}`, {reason}")
 }
 
 /// A program's words where the program is known by the path of its source.
@@ -145,15 +202,16 @@ fn program_words(name: &str, arguments: &[String]) -> Vec<String> {
 
 /// The value of `--kernel-name` that selects a program's own kernels. `None`: the user has chosen,
 /// or they are unknown.
-fn own_kernels(options: &NcuOptions, kernels: &[String]) -> Option<String> {
+fn own_kernels(options: &NcuOptions, found: &FoundProgram) -> Option<String> {
     let is_chosen = !options.kernel_name.is_empty()
         || !options.kernel_exclude.is_empty()
         || options.kernel_name_base.is_some();
-    match kernels {
+    match (&found.kernel_filter, found.kernels.as_slice()) {
         _ if is_chosen => None,
-        [] => None,
-        [only] => Some(only.clone()),
-        several => Some(format!("regex:^({})$", several.join("|"))),
+        (Some(filter), _) => Some(filter.clone()),
+        (None, []) => None,
+        (None, [only]) => Some(only.clone()),
+        (None, several) => Some(format!("regex:^({})$", several.join("|"))),
     }
 }
 
@@ -161,8 +219,9 @@ fn inputs_of_program(seed: u64) -> InputsRecord {
     InputsRecord { schema: "rgpu.inputs/1".to_owned(), seed, cases: Vec::new(), files: Vec::new() }
 }
 
-/// Resolves a program and the files of this machine that it names.
-fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
+/// Resolves a program and the files of this machine that it names. `script`: the Python file that it
+/// was found by.
+fn program(app: &App, args: &ProfileArgs, script: Option<&FoundProgram>) -> Result<ProfileCommand> {
     let mode = args.mode.unwrap_or(ProfileMode::Ncu);
     mode_flags::check(args, mode)?;
     let is_local =
@@ -185,10 +244,17 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let named = python_program_word(&words).unwrap_or_default();
     let name = file_name(words.get(named).copied().unwrap_or_default());
     let ProgramFiles { mut argv, files, cwd, assumptions, .. } = found;
-    let mut env: BTreeMap<String, Arg> =
-        args.files.env.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    let mut env: BTreeMap<String, Arg> = typed_variables(args).collect();
     env.extend(take_python_path(&mut argv).map(|value| ("PYTHONPATH".to_owned(), value.into())));
     let mut program = Program { name, argv, files, cwd, env, ..Program::default() };
+    if let Some(how) = script.and_then(|script| script.driver) {
+        program.files.push(BundleFile::text(RUN_SCRIPT_PATH, RUN_SCRIPT));
+        program.argv.splice(named..named, [Arg::in_job(RUN_SCRIPT_PATH), how.into()]);
+    }
+    let mut assumptions = assumptions;
+    if let Some(script) = script {
+        assumptions.extend(add_environment(app, script, &mut program)?);
+    }
     if !mounts.files.is_empty() {
         WORK_FOLDER.clone_into(&mut program.cwd);
         program.files.extend(mounts.files.iter().cloned());
@@ -196,6 +262,26 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     }
     let profile_command = program_profile(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..profile_command })
+}
+
+/// The variables of `--env`.
+fn typed_variables(args: &ProfileArgs) -> impl Iterator<Item = (String, Arg)> {
+    args.files.env.iter().map(|(name, value)| (name.clone(), value.as_str().into()))
+}
+
+/// Lets a Python file run in the environment that it, or a list beside it, describes. Returns what
+/// was assumed.
+fn add_environment(app: &App, script: &FoundProgram, program: &mut Program) -> Result<Vec<String>> {
+    let text = agent_files::read(&script.path, MAX_FILE_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let found = ScriptEnv::find(&text, Some(&script.path), &app.cwd)
+        .map_err(|source| ExecError::Script { name: script.name.clone(), source })?;
+    if let (Some(env), Some(python)) = (&found.env, program.argv.first_mut()) {
+        *python = PythonEnv::python();
+        program.files.extend(env.files());
+        program.prepare.push(env.step(ENVIRONMENT_TIMEOUT_S));
+    }
+    Ok(found.assumptions)
 }
 
 /// Refuses `--pull`: a tool may run a program several times, and each rung leaves its own files.

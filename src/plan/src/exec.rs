@@ -20,6 +20,7 @@ mod mount;
 mod package;
 mod python_files;
 mod python_source;
+mod script_env;
 mod snippet;
 
 pub use env_file::read as read_env_file;
@@ -28,7 +29,11 @@ pub use language::{BuildTools, LANGUAGES, Language};
 pub use mount::{MAX_MOUNT_BYTES, Mount, SkippedPath, Snapshot, snapshot};
 pub use package::{Package, PackageFile};
 pub use python_files::{PythonFiles, PythonSearch, PythonStart};
+pub use script_env::ScriptEnv;
 pub use snippet::{Snippet, SnippetInput};
+
+/// The script that runs a Python file which does not run well by itself.
+pub const RUN_SCRIPT: &str = rgpu_harness::RUN_SCRIPT;
 
 /// Path of the working folder in the job's folder.
 pub const WORK_FOLDER: &str = "here";

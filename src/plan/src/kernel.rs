@@ -18,6 +18,7 @@ pub mod language;
 mod mode;
 mod own_files;
 mod python;
+pub(crate) mod python_tokens;
 mod read;
 pub mod sizes;
 mod source;
@@ -40,8 +41,11 @@ pub use own_files::{CALL_PREFIX, CALLS_FOLDER, may_be_sent};
 pub use python::{Import, imports};
 pub use read::read;
 pub use sizes::CaseSelection;
+pub(crate) use source::includes;
 pub use source::{SourceTree, example_instances, is_private};
-pub use sources::{Found, FoundProgram, KERNEL_SOURCES, KernelSource, SetProblem, problem_set};
+pub use sources::{
+    CudaInPython, Found, FoundProgram, KERNEL_SOURCES, KernelSource, SetProblem, problem_set,
+};
 pub use spec::{
     ArgSpec, DeclaredWork, DeviceReference, EntryPoint, InputsSpec, KernelSpec, LaunchSpec,
     ModelSpec, NamedCase, PythonFunction, ReferenceSpec, ScalarValue, Sizes, TaskSpec,

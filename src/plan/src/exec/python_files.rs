@@ -1,5 +1,5 @@
 //! The files beside a Python program that it needs: local modules that it imports and files that it
-//! opens by a literal name.
+//! opens, compiles or loads by a literal name.
 //!
 //! The program's text is read, then that of each local module found, until nothing new is named. A
 //! module is looked for as Python does: in the folder of the script, then in those of `PYTHONPATH`
@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use rgpu_model::agent_files;
 
 use super::mount::{MAX_BYTES_IN_MEMORY, SMALL_FILE_BYTES, SkippedPath, Snapshot, sendable};
-use super::python_source::{Import, PythonSource, within};
+use super::python_source::{Import, PythonSource, is_compiled_source, within};
 use super::{ExecError, WORK_FOLDER};
-use crate::kernel::is_private;
+use crate::kernel::{includes, is_private};
 use crate::tool::{BundleFile, JobFileContent};
 
 /// Larger files are sent, but not searched for imports.
@@ -201,6 +201,13 @@ impl Search {
                 continue;
             };
             let text = String::from_utf8_lossy(&bytes);
+            if is_compiled_source(&file) {
+                let folder = file.parent().unwrap_or(Path::new(""));
+                let named: Vec<PathBuf> =
+                    includes(&text).flat_map(|name| within(&folder.join(name))).collect();
+                named.into_iter().for_each(|path| self.want_data(path));
+                continue;
+            }
             let source = PythonSource::read(text.trim_start_matches('\u{feff}'), &file);
             let known = self.imports.len();
             self.imports.extend(source.imports.into_iter().map(|import| (file.clone(), import)));
@@ -213,12 +220,7 @@ impl Search {
                 }
             }
             self.resolve(first)?;
-            for path in source.files {
-                let is_own = self.data_folders.iter().any(|folder| path.starts_with(folder));
-                if is_own && self.entry(&path) == Entry::File {
-                    self.want(path);
-                }
-            }
+            source.files.into_iter().for_each(|path| self.want_data(path));
         }
         Ok(())
     }
@@ -288,13 +290,22 @@ impl Search {
         Ok(())
     }
 
-    /// Takes a file, and searches it later if it is one of Python.
+    /// Takes a file that is no module, if it is in a folder whose files may be sent.
+    fn want_data(&mut self, path: PathBuf) {
+        let is_own = self.data_folders.iter().any(|folder| path.starts_with(folder));
+        if is_own && self.entry(&path) == Entry::File {
+            self.want(path);
+        }
+    }
+
+    /// Takes a file, and searches it later if it is one of Python or one that a compiler reads.
     fn want(&mut self, path: PathBuf) {
         let is_own = self.own_folders.iter().any(|folder| path.starts_with(folder));
         if Some(&path) == self.script.as_ref() || !is_own {
             return;
         }
-        if path.extension().is_some_and(|extension| extension == "py") {
+        if path.extension().is_some_and(|extension| extension == "py") || is_compiled_source(&path)
+        {
             self.queue.push_back(path.clone());
         }
         self.wanted.insert(path);
@@ -440,6 +451,21 @@ mod tests {
         let found = find(dir.path(), PythonStart::Script(Path::new("bench.py")), "");
         assert_eq!(found.summary(), "4 modules and 1 file");
         assert_eq!(found.script.as_deref(), Some("here/bench.py"));
+    }
+
+    #[test]
+    fn sources_that_a_script_compiles_come_with_what_they_include() {
+        let dir = tree(&[
+            ("ops/run.py", "load(name='e', sources=['bind.cpp', 'csrc/k.cu'])\n"),
+            ("ops/bind.cpp", "#include \"shared.h\"\n#include <torch/extension.h>\n"),
+            ("ops/csrc/k.cu", "#include \"../../common/deep.cuh\"\n#include \"../shared.h\"\n"),
+            ("ops/shared.h", ""),
+            ("ops/other.cu", ""),
+            ("common/deep.cuh", ""),
+            ("setup.py", ""),
+        ]);
+        let expected = "common/deep.cuh ops/bind.cpp ops/csrc/k.cu ops/shared.h ops/run.py";
+        assert_eq!(script(dir.path(), "ops/run.py"), expected);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use crate::kernel::python_tokens::{Token, tokens};
+
 /// The most names of each kind that are taken from one file.
 const MAX_NAMES: usize = 2000;
 
@@ -17,12 +19,39 @@ const MAX_DEPTH: usize = 24;
 /// The longest path.
 const MAX_PATH_BYTES: usize = 4096;
 
+/// Functions whose first argument names a file to read, beside `open` and `Path`.
+const READERS: [&str; 13] = [
+    "fromfile",
+    "genfromtxt",
+    "imread",
+    "load",
+    "load_file",
+    "loadtxt",
+    "memmap",
+    "read_csv",
+    "read_json",
+    "read_parquet",
+    "read_text",
+    "read_video",
+    "safe_open",
+];
+
+/// Endings of files that a Python program compiles or loads: a string that ends so names one.
+const SOURCE_ENDINGS: [&str; 12] =
+    [".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".fatbin", ".h", ".hpp", ".ptx", ".so"];
+
+/// Whether a path has an ending of [`SOURCE_ENDINGS`].
+pub(super) fn is_compiled_source(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy()));
+    ending.is_some_and(|ending| SOURCE_ENDINGS.contains(&ending.as_str()))
+}
+
 /// The names in a Python file. Paths are relative to the folder in which the program runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PythonSource {
     /// The imports, in their order.
     pub imports: Vec<Import>,
-    /// Files that it opens for reading.
+    /// Files that it opens for reading, and sources that it compiles or loads.
     pub files: Vec<PathBuf>,
     /// Folders that it adds to `sys.path`.
     pub search_folders: Vec<PathBuf>,
@@ -55,115 +84,6 @@ impl PythonSource {
     }
 }
 
-/// A word of the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Token<'t> {
-    Name(&'t str),
-    /// A string without escapes and without parts that are computed.
-    Text(&'t str),
-    Number(usize),
-    Sign(char),
-    /// The end of a statement.
-    End,
-}
-
-/// Divides a text into words. A bracket that is never closed ends where a line begins with a word
-/// that only begins statements.
-fn tokens(text: &str) -> Vec<Token<'_>> {
-    let mut found = Vec::new();
-    let mut depth = 0_usize;
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let after = &rest[c.len_utf8()..];
-        match c {
-            '\n' => {
-                let starts = ["import ", "from ", "def ", "class "];
-                if depth == 0 || starts.iter().any(|word| after.starts_with(word)) {
-                    depth = 0;
-                    found.push(Token::End);
-                }
-                rest = after;
-            }
-            '#' => rest = after.find('\n').map_or("", |end| &after[end..]),
-            '\\' => {
-                let line_end = after.strip_prefix("\r\n").or_else(|| after.strip_prefix('\n'));
-                rest = line_end.unwrap_or(after);
-            }
-            '"' | '\'' => rest = string(rest, "", &mut found),
-            c if c.is_whitespace() => rest = after,
-            c if c.is_alphabetic() || c == '_' => {
-                let is_part = |c: char| c.is_alphanumeric() || c == '_';
-                let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-                let (name, behind) = rest.split_at(end);
-                let is_prefix = name.len() <= 2 && name.chars().all(|c| "rRbBuUfFtT".contains(c));
-                if is_prefix && behind.starts_with(['"', '\'']) {
-                    rest = string(behind, name, &mut found);
-                } else {
-                    found.push(Token::Name(name));
-                    rest = behind;
-                }
-            }
-            c if c.is_ascii_digit() => {
-                let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
-                let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-                let (number, behind) = rest.split_at(end);
-                found.push(Token::Number(number.parse().unwrap_or(usize::MAX)));
-                rest = behind;
-            }
-            ';' => {
-                found.push(Token::End);
-                rest = after;
-            }
-            sign => {
-                match sign {
-                    '(' | '[' | '{' => depth += 1,
-                    ')' | ']' | '}' => depth = depth.saturating_sub(1),
-                    _ => {}
-                }
-                found.push(Token::Sign(sign));
-                rest = after;
-            }
-        }
-    }
-    found.push(Token::End);
-    found
-}
-
-/// Reads the string at the beginning of `text`, and returns what comes behind it. A string in one
-/// pair of quotes ends at the end of its line at the latest.
-fn string<'t>(text: &'t str, prefix: &str, found: &mut Vec<Token<'t>>) -> &'t str {
-    let quote = if text.starts_with('"') { "\"" } else { "'" };
-    let triple = if text.starts_with('"') { "\"\"\"" } else { "'''" };
-    let (mark, is_long) = if text.starts_with(triple) { (triple, true) } else { (quote, false) };
-    let inner = text.strip_prefix(mark).unwrap_or_default();
-    let mut end = inner.len();
-    let mut behind = "";
-    let mut skip = false;
-    for (at, c) in inner.char_indices() {
-        if skip {
-            skip = false;
-        } else if c == '\\' {
-            skip = true;
-        } else if inner[at..].starts_with(mark) {
-            (end, behind) = (at, &inner[at + mark.len()..]);
-            break;
-        } else if c == '\n' && !is_long {
-            (end, behind) = (at, &inner[at..]);
-            break;
-        }
-    }
-    let value = &inner[..end];
-    let is_raw = prefix.contains(['r', 'R']);
-    let is_computed = prefix.contains(['f', 'F', 't', 'T']) && value.contains('{');
-    let is_bytes = prefix.contains(['b', 'B']);
-    if is_computed || is_bytes || !is_raw && value.contains('\\') {
-        found.push(Token::Sign('"'));
-    } else {
-        found.push(Token::Text(value));
-    }
-    behind
-}
-
 /// Looks at the words of one file.
 struct Reader<'t> {
     tokens: &'t [Token<'t>],
@@ -188,6 +108,9 @@ impl<'t> Reader<'t> {
 
     /// Takes what begins at this word.
     fn look(&mut self, at: usize, source: &mut PythonSource) {
+        if let Token::Text(text) = self.token(at) {
+            self.source_file(text, source);
+        }
         let Some(name) = self.name(at) else { return };
         let before = at.checked_sub(1).map_or(&Token::End, |before| self.token(before));
         let starts_statement = matches!(before, Token::End | Token::Sign(':'));
@@ -216,6 +139,16 @@ impl<'t> Reader<'t> {
                     source.files.extend(within(&path).filter(|path| !path.as_os_str().is_empty()));
                 }
             }
+            // `default="data/x"` of an option names a file if there is one.
+            "default" if self.is_sign(at + 1, '=') => self.data_file(at + 2, source),
+            name if READERS.contains(&name) && self.is_sign(at + 1, '(') => {
+                self.data_file(at + 2, source);
+            }
+            "join" | "joinpath" if self.is_sign(at + 1, '(') => {
+                if let Some((path, _)) = self.value(at, 0).filter(|(p, _)| is_compiled_source(p)) {
+                    source.files.extend(within(&path));
+                }
+            }
             "sys" if self.names(at + 1, &["path"]) => self.search_folders(at + 3, source),
             _ if starts_statement && self.is_sign(at + 1, '=') && !self.is_sign(at + 2, '=') => {
                 let value = self.value(at + 2, 0);
@@ -231,6 +164,24 @@ impl<'t> Reader<'t> {
             }
             _ => {}
         }
+    }
+
+    /// Takes the path that the expression at this place stands for.
+    fn data_file(&self, at: usize, source: &mut PythonSource) {
+        if let Some((path, _)) = self.value(at, 0) {
+            source.files.extend(within(&path).filter(|path| !path.as_os_str().is_empty()));
+        }
+    }
+
+    /// Takes a string that names a source to compile: in the folder in which the program runs, or in
+    /// that of the file.
+    fn source_file(&self, text: &str, source: &mut PythonSource) {
+        let named = Path::new(text);
+        if text.len() > MAX_PATH_BYTES || text.contains('\n') || !is_compiled_source(named) {
+            return;
+        }
+        let beside = self.path.parent().unwrap_or(Path::new("")).join(named);
+        source.files.extend(within(named).chain(within(&beside)));
     }
 
     /// Whether `.a.b` stands at this place.
@@ -445,7 +396,7 @@ fn parent(path: &Path) -> Option<PathBuf> {
 }
 
 /// A path without `.` and `..`, if it stays in the folder in which the program runs.
-pub(super) fn within(path: &Path) -> impl Iterator<Item = PathBuf> {
+pub(super) fn within(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let mut plain = PathBuf::new();
     let is_inner = path.components().all(|part| match part {
         Component::Normal(name) => {
@@ -536,6 +487,14 @@ mod tests {
             ("open(Path(__file__).parents[1] / 'x')", "x tools/run.py x"),
             ("open(Path(__file__).parents[2] / 'x')", "tools/run.py"),
             ("Image.open('a.png')", "a.png"),
+            ("np.load('a.npy'); x = torch.load(os.path.join('w', 'b.pt'))", "a.npy w/b.pt"),
+            ("parser.add_argument('--data', default='data/in.txt')", "data/in.txt"),
+            ("load(name='e', sources=['k.cu'])", "k.cu tools/k.cu"),
+            (
+                "load(sources=[os.path.join(os.path.dirname(__file__), 'x', 'k.cpp')])",
+                "tools/x/k.cpp k.cpp tools/k.cpp",
+            ),
+            ("print('x.txt', '/abs/k.cu')", ""),
         ] {
             assert_eq!(paths(text).join(" "), found, "{text}");
         }

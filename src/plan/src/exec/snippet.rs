@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::ExecError;
 use super::language::{Language, by_name, by_text, by_word};
+use super::{ExecError, ScriptEnv};
 use crate::kernel::is_private;
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
@@ -35,6 +35,8 @@ pub struct Snippet {
     pub absolute_path: Option<PathBuf>,
     /// The language of the source code.
     pub language: &'static dyn Language,
+    /// The environment of a Python script.
+    pub script_env: ScriptEnv,
 }
 
 impl std::fmt::Debug for Snippet {
@@ -74,8 +76,15 @@ impl Snippet {
             Some(name) => name.to_owned(),
             None => format!("snippet.{}", language.names()[0]),
         };
-        let full = path.as_ref().map(|p| cwd.join(p));
-        Ok(Self { name, source: text, typed_path: path, absolute_path: full, language })
+        let absolute_path = path.as_ref().map(|p| cwd.join(p));
+        let script_env = if language.name() == "Python" {
+            let utf8 = String::from_utf8_lossy(&text);
+            ScriptEnv::find(&utf8, path.as_deref(), cwd)
+                .map_err(|source| ExecError::Script { name: name.clone(), source })?
+        } else {
+            ScriptEnv::default()
+        };
+        Ok(Self { name, source: text, typed_path: path, absolute_path, language, script_env })
     }
 
     /// The source as text, for languages that require UTF-8.

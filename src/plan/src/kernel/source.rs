@@ -202,7 +202,7 @@ pub fn is_private(path: &Path) -> bool {
 }
 
 /// The paths of `#include "…"` lines.
-pub(super) fn includes(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn includes(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
         let (name, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;

@@ -16,8 +16,10 @@ mod cuda_program;
 mod gpu_mode;
 mod kernel_bench;
 mod pytest_benchmark;
+mod python_script;
 
 pub use gpu_mode::{SetProblem, problem_set};
+pub use python_script::CudaInPython;
 
 /// A format in which people keep kernels and programs.
 pub struct KernelSource {
@@ -34,6 +36,7 @@ pub static KERNEL_SOURCES: &[&KernelSource] = &[
     &kernel_bench::KERNEL_BENCH,
     &pytest_benchmark::PYTEST_BENCHMARK,
     &cuda_program::CUDA_PROGRAM,
+    &python_script::PYTHON_SCRIPT,
 ];
 
 /// What a path holds.
@@ -65,6 +68,13 @@ pub struct FoundProgram {
     pub cwd: String,
     /// The names of its own kernels, without template arguments; empty if they are unknown.
     pub kernels: Vec<String>,
+    /// The value of `--kernel-name` that selects them, if their names alone do not.
+    pub kernel_filter: Option<String>,
+    /// How our own script runs the Python file of `command`, which does not run well by itself:
+    /// `benchmarks`, `tests`, `plots` or `notebook` (`run_script.py`).
+    pub driver: Option<&'static str>,
+    /// Whether it is one rank of several, which a launcher such as torchrun starts.
+    pub is_rank: bool,
     /// The mode to profile it with, if the user names none.
     pub mode: ProfileMode,
     /// What was assumed, in words, to be printed.

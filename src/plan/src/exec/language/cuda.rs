@@ -135,6 +135,7 @@ mod tests {
             source: b"int main() {}".to_vec(),
             typed_path: None,
             absolute_path: None,
+            script_env: Default::default(),
         };
         let mut facts = crate::tool::assumed("box", "x86_64");
         facts.tools.retain(|tool| tool.name != "nvcc");

@@ -1,5 +1,5 @@
-//! Python: run by the host's own interpreter, or in the environment that the file's PEP 723 block
-//! describes.
+//! Python: run by the host's own interpreter, or in the environment that the file's PEP 723 block or
+//! a list beside it describes.
 //!
 //! The first mount comes first in `sys.path`. If the file imports `task`, as kernels for the
 //! popcorn harness do, and no mount provides it, a stand-in with its type names is sent.
@@ -38,13 +38,11 @@ impl Language for Python {
 
     fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.source);
-        let python_env = PythonEnv::from_script(&text)
-            .map_err(|source| ExecError::Script { name: snippet.name.clone(), source })?
-            .filter(|env| !env.is_plain());
+        let python_env = snippet.script_env.env.as_ref();
         let script = script_path(snippet, tools);
         let mut files = vec![BundleFile::text(script.clone(), snippet.source.clone())];
         let mut prepare = Vec::new();
-        if let Some(env) = &python_env {
+        if let Some(env) = python_env {
             files.extend(env.files());
             prepare.push(env.step(tools.timeout_s));
         }

@@ -51,6 +51,9 @@ fn program(path: &Path, kernels: Vec<String>) -> Result<FoundProgram, KernelErro
         build: Some(ProgramBuild::Nvcc(nvcc)),
         files: sources.bundle(),
         kernels,
+        kernel_filter: None,
+        driver: None,
+        is_rank: false,
         mode: ProfileMode::Nsys,
         assumptions: Vec::new(),
     })

@@ -20,7 +20,7 @@ fn read(path: &Path) -> Option<Result<Found, KernelError>> {
         return None;
     }
     let file = path.display().to_string();
-    let words = ["python3", "-m", "pytest", "--benchmark-only", "-q", &file];
+    let words = ["python3", &file, "--benchmark-only"];
     Some(Ok(Found::Program(FoundProgram {
         format: PYTEST_BENCHMARK.name,
         name: name_of(path),
@@ -30,6 +30,9 @@ fn read(path: &Path) -> Option<Result<Found, KernelError>> {
         files: Vec::new(),
         cwd: String::new(),
         kernels: Vec::new(),
+        kernel_filter: None,
+        driver: Some("tests"),
+        is_rank: false,
         mode: ProfileMode::Nsys,
         assumptions: vec![
             format!("the tests with the fixture `{FIXTURE}` are run: `{}`", tests.join("`, `")),
@@ -56,10 +59,14 @@ mod tests {
         let Found::Program(program) = find_source(path, &KernelFolders::default()).unwrap() else {
             panic!("no program");
         };
-        assert_eq!(program.command[..4], ["python3", "-m", "pytest", "--benchmark-only"]);
+        assert_eq!(program.command, ["python3", path, "--benchmark-only"]);
+        assert_eq!(program.driver, Some("tests"));
         assert!(program.assumptions[0].contains("`test_add`, `test_more`"));
         std::fs::write(&file, "def test_add(n):\n    # def test_x(benchmark): pass\n    pass\n")
             .unwrap();
-        assert!(find_source(path, &KernelFolders::default()).is_err());
+        let Found::Program(program) = find_source(path, &KernelFolders::default()).unwrap() else {
+            panic!("no program");
+        };
+        assert_eq!(program.command, ["python3", path], "other tests are run too");
     }
 }

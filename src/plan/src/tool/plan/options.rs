@@ -133,6 +133,11 @@ pub struct NcuOptions {
     #[arg(long, short = 'k', value_name = "NAME|regex:RE")]
     pub kernel_name: Vec<String>,
 
+    /// Whether rgpu has chosen `kernel_name`, by the names in the program's source. If none of its
+    /// kernels runs, mode `deep` takes all.
+    #[arg(skip)]
+    pub is_kernel_name_assumed: bool,
+
     /// The form of the name to match
     #[arg(long, value_name = "function|demangled|mangled", value_parser = ["function", "demangled", "mangled"])]
     pub kernel_name_base: Option<String>,

@@ -102,6 +102,10 @@ pub struct PythonEnv {
     /// Whether the host's own packages (a torch that fits its driver) are visible inside.
     /// Requirements that they satisfy are not installed again.
     pub host_packages: bool,
+    /// Whether the host's own Python serves if the packages cannot be installed; its packages of
+    /// torch and CUDA stay in any version.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_optional: bool,
 }
 
 impl PythonEnv {
@@ -129,6 +133,7 @@ impl PythonEnv {
             requirements: block.dependencies,
             requires_python: block.requires_python,
             host_packages: true,
+            is_optional: false,
         }))
     }
 
@@ -271,6 +276,7 @@ mod tests {
                 requirements: vec![requirement.into()],
                 requires_python: None,
                 host_packages,
+                is_optional: false,
             }
             .key()
         };

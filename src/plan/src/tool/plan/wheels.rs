@@ -62,6 +62,7 @@ impl Wheels {
             requirements: requirements(self.list),
             requires_python: Some(">=3.10".to_owned()),
             host_packages: false,
+            is_optional: false,
         }
     }
 }

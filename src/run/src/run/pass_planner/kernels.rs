@@ -41,7 +41,13 @@ impl PassPlanner {
         say: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let chosen_regions = std::mem::take(&mut self.current);
-        let (mut top, total, set_up_ns) = self.top_kernels(builder, &chosen_regions)?;
+        let (mut top, mut total, mut set_up_ns) = self.top_kernels(builder, &chosen_regions)?;
+        if top.is_empty() && self.user_request.ncu.is_kernel_name_assumed {
+            say("none of the program's own kernels ran: those with the most time are taken");
+            self.user_request.ncu.kernel_name.clear();
+            self.selection.kernel_names.clear();
+            (top, total, set_up_ns) = self.top_kernels(builder, &chosen_regions)?;
+        }
         self.selection.set_up_ns = set_up_ns;
         if top.is_empty() {
             let text = "no kernel that passes the filters ran".to_owned();
