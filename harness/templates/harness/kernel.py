@@ -70,7 +70,7 @@ def sizes(case):
 class Kernel(MadeData):
     """The entry and its reference, bound to one case."""
 
-    checker, refused = None, ()
+    checker, refused, ready = None, (), None
 
     def __init__(self, case):
         self.case = case
