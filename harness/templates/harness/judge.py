@@ -67,6 +67,8 @@ class Data(Kernel):
         self.case, self.takes, self.extras = case, takes, extras
         self.popcorn = not case["groups"][0].get("args")
         self.reference_module = module
+        if REFERENCE.get("checker") and not hasattr(module, REFERENCE["function"]):
+            raise Unsuited("its task has no reference that shows its outputs")
         self.reference = function_of(module, REFERENCE["function"])
         self.checker = function_of(module, REFERENCE["checker"]) if REFERENCE.get("checker") else None
         self.outs, self.inouts, self.inputs, self.roles = [], [], [], []

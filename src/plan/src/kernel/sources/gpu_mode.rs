@@ -5,12 +5,14 @@
 //! by a tolerance of its own. All files stand in one folder on the host, under the names that
 //! task.yml gives them.
 
+mod cuda;
 mod task;
 
 use std::path::{Path, PathBuf};
 
 use rgpu_case::{BoardRules, RankingBy, RunnerJob, Tolerance};
 
+use super::super::error::TASK_FILE;
 use super::super::spec::{
     DeclaredWork, EntryPoint, InputsSpec, NamedCase, PythonFunction, ReferenceSpec, Sizes, TaskSpec,
 };
@@ -19,7 +21,7 @@ use super::{Found, FoundKernel, KernelSource, text_of};
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
-use task::{SUBMISSION, Task, TaskCase, read_yaml, wrong};
+use task::{SUBMISSION, Task, TaskCase, TaskLanguage, read_yaml, wrong};
 
 /// A GPU MODE problem or submission.
 pub(super) const GPU_MODE: KernelSource = KernelSource { name: "a GPU MODE problem", read };
@@ -50,7 +52,7 @@ fn read(path: &Path) -> Option<Result<Found, KernelError>> {
         _ => return None,
     };
     match found {
-        Ok(Some(kernel)) => Some(Ok(Found::Kernel(kernel))),
+        Ok(Some(found)) => Some(Ok(found)),
         Ok(None) => None,
         Err(error) => Some(Err(error)),
     }
@@ -62,12 +64,13 @@ fn task_in(folder: &Path) -> Option<PathBuf> {
 }
 
 /// A submission, with the task beside it or in a folder above it.
-fn submission(path: &Path) -> Result<Option<FoundKernel>, KernelError> {
+fn submission(path: &Path) -> Result<Option<Found>, KernelError> {
     let Some(text) = text_of(path, &["py", "cu", "cuh", "cpp"]) else { return Ok(None) };
     let board = board_of(&text);
     let is_python = path.extension().is_some_and(|extension| extension == "py");
     let defines_entry = is_python && python::definition(&text, ENTRY).is_some();
-    if board.is_none() && !defines_entry {
+    let in_cuda = cuda::defines_entry(path, &text);
+    if board.is_none() && !defines_entry && !in_cuda {
         return Ok(None);
     }
     let start = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -79,6 +82,9 @@ fn submission(path: &Path) -> Result<Option<FoundKernel>, KernelError> {
             .and_then(|here| file.strip_prefix(here).map(Path::to_owned).ok())
             .unwrap_or(file);
         return problem(&file, Some(path));
+    }
+    if (board.is_none() && in_cuda) || (is_python && python::has_main(&text)) {
+        return Ok(None);
     }
     // A file with its own `generate_input`, or with one in a reference.py beside it, is complete.
     let beside = text_of(&path.with_file_name("reference.py"), &["py"]).unwrap_or_default();
@@ -149,7 +155,7 @@ pub fn problem_set(file: &Path) -> Result<Vec<SetProblem>, KernelError> {
 }
 
 /// The problem of a task.yml, with this submission or that of its folder.
-fn problem(file: &Path, submission: Option<&Path>) -> Result<Option<FoundKernel>, KernelError> {
+fn problem(file: &Path, submission: Option<&Path>) -> Result<Option<Found>, KernelError> {
     let Some(task) = Task::read(file)? else {
         if submission.is_none() && read_yaml(file)?.contains_key("problems") {
             return Err(KernelError::Format {
@@ -163,11 +169,29 @@ fn problem(file: &Path, submission: Option<&Path>) -> Result<Option<FoundKernel>
         }
         return Ok(None);
     };
-    let mut assumptions = Vec::new();
     let submission = match submission {
         Some(path) => path.to_owned(),
         None => own_submission(&task)?,
     };
+    let is_python = submission.extension().is_some_and(|extension| extension == "py");
+    if is_python != (task.language == TaskLanguage::Python) {
+        return Err(KernelError::Format {
+            file: submission.clone(),
+            problem: format!("it is in another language than its task, {}", file.display()),
+            hint: "a task takes submissions in its own language, `lang` of task.yml".to_owned(),
+        });
+    }
+    match task.language {
+        TaskLanguage::Python => kernel(task, submission).map(|kernel| Some(Found::Kernel(kernel))),
+        TaskLanguage::Cuda => {
+            cuda::program(&task, submission).map(|program| Some(Found::Program(program)))
+        }
+    }
+}
+
+/// The kernel of a task in Python.
+fn kernel(task: Task, submission: PathBuf) -> Result<FoundKernel, KernelError> {
+    let mut assumptions = Vec::new();
     let files = placed(&task, &submission, &mut assumptions)?;
     let entry_text = text_at(&submission)?;
     if python::definition(&entry_text, ENTRY).is_none() {
@@ -230,7 +254,7 @@ fn problem(file: &Path, submission: Option<&Path>) -> Result<Option<FoundKernel>
         }),
     };
     assumptions.extend(task.notes);
-    Ok(Some(FoundKernel { spec, assumptions }))
+    Ok(FoundKernel { spec, assumptions })
 }
 
 /// The name of the problem; of a submission elsewhere, with that file's.
@@ -249,17 +273,21 @@ fn spec_name(task: &Task, submission: &Path) -> String {
 /// The submission in the task's own folder: `submission.py`, or the only other file that defines
 /// the kernel.
 fn own_submission(task: &Task) -> Result<PathBuf, KernelError> {
-    let usual = task.folder().join("submission.py");
+    let usual = match task.language {
+        TaskLanguage::Python => "submission.py",
+        TaskLanguage::Cuda => "submission.cu",
+    };
+    let usual = task.folder().join(usual);
     if usual.is_file() {
         return Ok(usual);
     }
-    let candidates = candidates(task.folder());
+    let candidates = candidates(task.folder(), task.language);
     match candidates.as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(KernelError::Format {
             file: task.file.clone(),
-            problem: "the problem has no submission: no `submission.py` in its folder".to_owned(),
-            hint: "name one: `rgpu profile PATH/TO/SUBMISSION.py`".to_owned(),
+            problem: format!("the problem has no submission: there is no `{}`", usual.display()),
+            hint: "name one: `rgpu profile PATH/TO/SUBMISSION`".to_owned(),
         }),
         several => {
             let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
@@ -272,9 +300,9 @@ fn own_submission(task: &Task) -> Result<PathBuf, KernelError> {
     }
 }
 
-/// The Python files of a folder that define the kernel, sorted.
+/// The files of a folder that define the kernel, sorted.
 #[expect(clippy::disallowed_methods, reason = "names of the project's own sources")]
-fn candidates(folder: &Path) -> Vec<PathBuf> {
+fn candidates(folder: &Path, language: TaskLanguage) -> Vec<PathBuf> {
     const MAX_ENTRIES: usize = 500;
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -283,7 +311,14 @@ fn candidates(folder: &Path) -> Vec<PathBuf> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| {
-            text_of(path, &["py"]).is_some_and(|text| python::definition(&text, ENTRY).is_some())
+            let text = text_of(path, &["py", "cu", "cpp"]).unwrap_or_default();
+            match language {
+                TaskLanguage::Cuda => cuda::defines_entry(path, &text),
+                TaskLanguage::Python => {
+                    path.extension().is_some_and(|extension| extension == "py")
+                        && python::definition(&text, ENTRY).is_some()
+                }
+            }
         })
         .collect();
     found.sort();
@@ -312,7 +347,7 @@ fn placed(
         let path = task.folder().join(source);
         if path.is_file() {
             files.push((name.clone(), path));
-        } else if *name == task.main {
+        } else if *name == task.main && task.language == TaskLanguage::Python {
             assumptions.push(format!(
                 "`{source}`, the board's program, is missing: there is no `score.board`"
             ));
@@ -426,6 +461,14 @@ fn say_how(
                 .to_owned()
         }
     });
+    let of = match task.ranking_by {
+        _ if timed == 0 => None,
+        RankingBy::Last => Some("the last benchmark's median"),
+        RankingBy::Mean => Some("the mean of the benchmarks' medians"),
+        RankingBy::Geom => Some("the geometric mean of the benchmarks' medians"),
+    };
+    assumptions
+        .extend(of.map(|of| format!("the score is {of}, with L2 overwritten before each call")));
     let is_nvidia = |gpu: &String| !gpu.to_ascii_uppercase().starts_with("MI");
     if !task.gpus.is_empty() && !task.gpus.iter().any(is_nvidia) {
         assumptions.push(format!(

@@ -141,7 +141,7 @@ impl<'a> Planner<'a> {
                 step: step.id.clone(),
                 rung: rung.id.as_str().into(),
                 path: spec.path.clone(),
-                cases: names(cases, job_of(&rung.id)),
+                cases: names(cases, job_of(&rung.id, self.gpu)),
             }));
         }
         reports
@@ -611,8 +611,8 @@ impl<'a> Planner<'a> {
 }
 
 /// A rung that runs one of our own programs or an exporter.
-/// The job of the runner that a rung runs.
-fn job_of(rung: &str) -> RunnerJob {
+/// The job of the runner that a rung runs. Without a GPU a rung of any tool runs what the CPU can.
+fn job_of(rung: &str, has_gpu: bool) -> RunnerJob {
     let jobs = [
         (RungId::Verify, RunnerJob::Verify),
         (RungId::CudaEvents, RunnerJob::Time),
@@ -622,8 +622,9 @@ fn job_of(rung: &str) -> RunnerJob {
         (RungId::Torch, RunnerJob::Torch),
         (RungId::Board, RunnerJob::Board),
     ];
+    let other = if has_gpu { RunnerJob::Once } else { RunnerJob::Cpu };
     let found = jobs.into_iter().find(|(id, _)| *id == *rung);
-    found.map_or(RunnerJob::Once, |(_, job)| job)
+    found.map_or(other, |(_, job)| job)
 }
 
 pub(super) fn plain_rung(id: &RungId, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {

@@ -43,11 +43,23 @@ const KEYS: [&str; 16] = [
     "name",
 ];
 
+/// The language of a task and of its submissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TaskLanguage {
+    /// `py`: functions that we call.
+    Python,
+    /// `cu`: a program in C++.
+    Cuda,
+}
+
 /// A task as its file describes it.
 #[derive(Debug)]
 pub(super) struct Task {
     /// Its task.yml.
     pub(super) file: PathBuf,
+    pub(super) language: TaskLanguage,
+    /// The sources of a task in C++ that are compiled; empty: all of them.
+    pub(super) sources: Vec<String>,
     /// Each file by its name for the task's programs, with its source as written.
     pub(super) files: Vec<(String, String)>,
     /// The program that the board runs.
@@ -123,26 +135,16 @@ impl Task {
             ));
         }
         let text = |key: &str| map.get(key).and_then(Value::as_str);
-        match text("lang").unwrap_or("py") {
-            "py" => {}
-            "cu" => {
-                return Err(KernelError::Format {
-                    file: file.to_owned(),
-                    problem: "it is a task in C++ (`lang: cu`), whose program measures on host \
-                              memory with a clock of its own"
-                        .to_owned(),
-                    hint: "compile and profile it as a program: `rgpu profile eval.cu` beside the \
-                           submission"
-                        .to_owned(),
-                });
-            }
+        let language = match text("lang").unwrap_or("py") {
+            "py" => TaskLanguage::Python,
+            "cu" => TaskLanguage::Cuda,
             other => {
                 return Err(wrong(
                     file,
                     format!("`lang: {other}` is unknown; there are `py`, `cu`"),
                 ));
             }
-        }
+        };
         if map.get("multi_gpu").and_then(Value::as_bool) == Some(true) {
             return Err(KernelError::Format {
                 file: file.to_owned(),
@@ -164,6 +166,7 @@ impl Task {
         };
         let config = map.get("config").and_then(Value::as_object);
         let main = config.and_then(|config| config.get("main")).and_then(Value::as_str);
+        let sources = config.and_then(|config| config.get("sources")).and_then(Value::as_array);
         let mut has_flags = false;
         let mut cases = |key| cases(file, &map, key, &mut has_flags);
         let (tests, benchmarks) = (cases("tests")?, cases("benchmarks")?);
@@ -181,6 +184,8 @@ impl Task {
         let templates = map.get("templates").and_then(Value::as_object);
         Ok(Some(Self {
             file: file.to_owned(),
+            language,
+            sources: sources.into_iter().flatten().filter_map(owned).collect(),
             files: files(file, &map)?,
             main: main.unwrap_or("eval.py").to_owned(),
             tests,

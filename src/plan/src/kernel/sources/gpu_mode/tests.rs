@@ -2,8 +2,9 @@ use std::path::{Path, PathBuf};
 
 use rgpu_case::{Number, RankingBy, RunnerJob, Setting};
 
-use super::super::super::find::{FoundKernel, KernelFolders, find};
+use super::super::super::find::{FoundKernel, KernelFolders, find, find_source};
 use super::super::super::sizes::CaseSelection;
+use super::Found;
 
 const TASK: &str = "lang: py
 files:
@@ -143,6 +144,10 @@ fn what_is_missing_is_said_in_one_line() {
     problem.write("lone/unnamed.py", "def custom_kernel(data):\n    return data\n");
     assert!(problem.error("lone/unnamed.py").contains("no task.yml"));
 
+    // One with a main of its own is a script.
+    problem.write("lone/script.py", &format!("{lone}if __name__ == '__main__':\n    pass\n"));
+    assert!(!problem.error("lone/script.py").contains("no task.yml"));
+
     // Without the board's program everything else works.
     std::fs::remove_file(problem.dir.path().join("set/eval.py")).unwrap();
     let found = problem.find("set/vec");
@@ -185,7 +190,7 @@ fn mistakes_in_a_task_name_the_key() {
     for (from, to, wanted) in [
         ("seed: 1,", "seed: one,", "`seed` of `tests[0]` is no whole number"),
         ("lang: py", "lang: rust", "`lang: rust` is unknown"),
-        ("lang: py", "lang: cu", "a task in C++"),
+        ("lang: py", "lang: cu", "there is no `/set/vec/submission.cu`"),
         ("ranking_by: geom", "ranking_by: best", "`ranking_by: best` is unknown"),
         ("ranking_by: geom", "multi_gpu: true", "several GPUs"),
         ("name: utils.py", "name: ../../x.py", "cannot be the name of a file"),
@@ -201,11 +206,47 @@ fn mistakes_in_a_task_name_the_key() {
         let error = problem.error("set/vec");
         assert!(error.contains(wanted), "{wanted}: {error}");
     }
+    problem.write("set/vec/task.yml", &TASK.replace("lang: py", "lang: cu"));
+    assert!(problem.error("set/vec/submission.py").contains("another language than its task"));
     let no_cases = TASK.split("tests:").next().unwrap();
     problem.write("set/vec/task.yml", no_cases);
     assert!(problem.error("set/vec").contains("neither `tests` nor `benchmarks`"));
     problem.write("set/vec/task.yml", "name: a\nproblems:\n  - {directory: x, name: y}\n");
     assert!(problem.error("set/vec").contains("a set of GPU MODE problems"));
+}
+
+#[test]
+fn a_task_in_cpp_is_a_program_of_its_own_sources() {
+    let problem = Problem::new();
+    let files = "files:\n  - {name: eval.cu, source: ../eval.cu}\n  - {name: task.h, source: task.h}\n  \
+        - {name: submission.cu, source: \"@SUBMISSION@\"}\n";
+    let task = format!(
+        "lang: cu\n{files}config: {{sources: [eval.cu, submission.cu], include_dirs: []}}\n\
+         tests: [{{size: 8, seed: 1}}]\nbenchmarks: [{{size: 64, seed: 2}}]\n"
+    );
+    problem.write("set/id/task.yml", &task);
+    problem.write("set/eval.cu", "int main() {}\n");
+    problem.write("set/id/task.h", "");
+    let text = "#include \"task.h\"\n__global__ void copy_kernel(float *x) {}\n\
+        output_t custom_kernel(input_t data) { return data; }\n";
+    let path = problem.write("set/id/submission.cu", text);
+    for path in [path.as_path(), path.parent().unwrap()] {
+        let found = find_source(path.to_str().unwrap(), &KernelFolders::default()).unwrap();
+        let Found::Program(program) = found else { panic!("a kernel") };
+        assert_eq!(
+            (program.name.as_str(), &program.kernels[..]),
+            ("id", &["copy_kernel".into()][..])
+        );
+        assert_eq!(program.command, ["benchmark", "rgpu_cases.txt"]);
+        let names: Vec<&str> = program.files.iter().map(|file| file.path.as_str()).collect();
+        let wanted = ["eval.cu", "task.h", "submission.cu", "rgpu_task.cu", "rgpu_cases.txt"];
+        assert_eq!(names, wanted.map(|name| format!("here/{name}")));
+    }
+    problem.write("set/id/task.yml", &task.replace("[eval.cu, ", "[main.cu, "));
+    assert!(problem.error("set/id").contains("`main.cu`, which is none of its `files`"));
+    // A CUDA file of this kind for no task is as any other.
+    problem.write("lone/own.cu", "void custom_kernel(float *x);\n__global__ void k(float *x) {}\n");
+    problem.find("lone/own.cu");
 }
 
 #[test]
