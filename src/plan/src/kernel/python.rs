@@ -167,6 +167,15 @@ pub(super) fn definition(text: &str, name: &str) -> Option<Definition> {
     })
 }
 
+/// Whether a Python source does something of its own when it is run: it has a top-level
+/// `if __name__ == …`.
+pub(super) fn has_main(text: &str) -> bool {
+    statements(text).iter().any(|statement| {
+        let condition = statement.strip_prefix("if").unwrap_or_default();
+        condition.trim_start_matches([' ', '(']).starts_with("__name__")
+    })
+}
+
 /// The names of all functions, also inside of classes, that begin with `prefix` and have this
 /// parameter.
 pub(super) fn functions_with(text: &str, prefix: &str, parameter: &str) -> Vec<String> {
@@ -318,6 +327,8 @@ mod tests {
         {
             assert_eq!(kind(none), None, "{none}");
         }
+        assert!(has_main("x = 1\nif __name__ == '__main__':\n    pass\n"));
+        assert!(!has_main("def f():\n    if __name__ == 'x': pass\n# if __name__\n"));
         for broken in ["def", "def ", "class", "def f", "x", "", "=", "def f(\n"] {
             assert_eq!(definition(broken, "y"), None, "{broken}");
         }

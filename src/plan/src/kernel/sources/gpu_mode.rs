@@ -83,7 +83,7 @@ fn submission(path: &Path) -> Result<Option<Found>, KernelError> {
             .unwrap_or(file);
         return problem(&file, Some(path));
     }
-    if board.is_none() && in_cuda {
+    if (board.is_none() && in_cuda) || (is_python && python::has_main(&text)) {
         return Ok(None);
     }
     // A file with its own `generate_input`, or with one in a reference.py beside it, is complete.

@@ -38,13 +38,17 @@ const MAX_FOLDERS_ABOVE: usize = 3;
 
 fn read(path: &Path) -> Option<Result<Found, KernelError>> {
     if path.is_dir() {
-        let answers: Vec<PathBuf> =
-            python_files(path).into_iter().filter(|file| Parts::of(file).answer).collect();
-        // A folder of many answers is no kernel.
-        return match answers.as_slice() {
-            [only] => read(only),
+        let files: Vec<(PathBuf, Parts)> =
+            python_files(path).into_iter().map(|file| (file.clone(), Parts::of(&file))).collect();
+        let mut answers = files.iter().filter(|(_, parts)| parts.answer);
+        let mut problems = files.iter().filter(|(_, parts)| parts.is_problem());
+        // A folder of many answers or problems is no kernel.
+        let found = match (answers.next(), answers.next()) {
+            (Some(only), None) => Some(only),
+            (None, _) => problems.next().filter(|_| problems.next().is_none()),
             _ => None,
         };
+        return found.and_then(|(file, _)| read(file));
     }
     let parts = Parts::of(path);
     let found = match (parts.answer, parts.is_problem()) {

@@ -144,6 +144,10 @@ fn what_is_missing_is_said_in_one_line() {
     problem.write("lone/unnamed.py", "def custom_kernel(data):\n    return data\n");
     assert!(problem.error("lone/unnamed.py").contains("no task.yml"));
 
+    // One with a main of its own is a script.
+    problem.write("lone/script.py", &format!("{lone}if __name__ == '__main__':\n    pass\n"));
+    assert!(!problem.error("lone/script.py").contains("no task.yml"));
+
     // Without the board's program everything else works.
     std::fs::remove_file(problem.dir.path().join("set/eval.py")).unwrap();
     let found = problem.find("set/vec");
@@ -186,7 +190,7 @@ fn mistakes_in_a_task_name_the_key() {
     for (from, to, wanted) in [
         ("seed: 1,", "seed: one,", "`seed` of `tests[0]` is no whole number"),
         ("lang: py", "lang: rust", "`lang: rust` is unknown"),
-        ("lang: py", "lang: cu", "another language than its task"),
+        ("lang: py", "lang: cu", "there is no `/set/vec/submission.cu`"),
         ("ranking_by: geom", "ranking_by: best", "`ranking_by: best` is unknown"),
         ("ranking_by: geom", "multi_gpu: true", "several GPUs"),
         ("name: utils.py", "name: ../../x.py", "cannot be the name of a file"),
@@ -202,6 +206,8 @@ fn mistakes_in_a_task_name_the_key() {
         let error = problem.error("set/vec");
         assert!(error.contains(wanted), "{wanted}: {error}");
     }
+    problem.write("set/vec/task.yml", &TASK.replace("lang: py", "lang: cu"));
+    assert!(problem.error("set/vec/submission.py").contains("another language than its task"));
     let no_cases = TASK.split("tests:").next().unwrap();
     problem.write("set/vec/task.yml", no_cases);
     assert!(problem.error("set/vec").contains("neither `tests` nor `benchmarks`"));

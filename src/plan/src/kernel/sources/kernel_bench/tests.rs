@@ -78,6 +78,8 @@ fn a_problem_alone_runs_itself_and_an_answer_with_inputs_runs_unchecked() {
     write(dir.path(), "b/problem.py", PROBLEM);
     let folder = dir.path().join("b").display().to_string();
     assert_eq!(reference_of(&folder), "problem.py");
+    let folder = dir.path().join("a").display().to_string();
+    assert_eq!(find(&folder, &KernelFolders::default()).unwrap().spec.name, "23_Softmax");
     // A script with a class of that name is no problem.
     let script = write(dir.path(), "c/train.py", "class Model:\n    pass\n");
     assert!(error_of(&script).contains("custom_kernel"), "{}", error_of(&script));
