@@ -3,8 +3,8 @@
 //! Triton's `do_bench` fills a large buffer before each repetition, so that no data is left in the
 //! cache, and records two events around it. The signature is one fill kernel or memset of equal size
 //! and 20 µs or more that stands before most of the launches: at least 30 times, at most 16 launches
-//! apart, and more than one kind of kernel or grid between. What is measured changes its size from
-//! time to time, so nothing is a step: each kernel is told by itself.
+//! apart, and an event recorded between it and the next launch. What is measured changes its size
+//! from time to time, so nothing is a step: each kernel is told by itself.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use rgpu_model::{Finding, Trace};
 
 use crate::cause::words;
 use crate::class;
-use crate::host_calls::median;
+use crate::host_calls::{CallKind, median};
 
 /// Fills of one size.
 const LEAST_FILLS: usize = 30;
@@ -25,6 +25,8 @@ const LEAST_FILL_NS: u64 = 20_000;
 const MOST_BETWEEN: usize = 16;
 /// The part of all launches that such repetitions are.
 const LEAST_SHARE: f64 = 0.6;
+/// Calls before a launch among which its event was recorded.
+const CALLS_BEFORE: usize = 12;
 /// Kernels that the finding names.
 const MAX_KERNELS: usize = 4;
 
@@ -56,22 +58,31 @@ pub(crate) fn find(trace: &Trace, order: &[u32]) -> Option<Benchmark> {
         return None;
     }
     let is_fill = |at: &u32| work(at).is_some_and(|work| kind(work) == fill);
+    let records: Vec<bool> =
+        trace.names.iter().map(|name| CallKind::of(name) == CallKind::Record).collect();
     let mut measured = Vec::new();
     let mut repetitions = 0_usize;
     for repetition in order.split(is_fill).skip(1) {
-        if !repetition.is_empty() && repetition.len() <= MOST_BETWEEN {
-            repetitions += 1;
-            measured.extend_from_slice(repetition);
+        let first = repetition.first().filter(|_| repetition.len() <= MOST_BETWEEN);
+        let first = first.and_then(work).and_then(|work| work.call);
+        if !first.is_some_and(|call| is_timed(trace, call, &records)) {
+            continue;
         }
+        repetitions += 1;
+        measured.extend_from_slice(repetition);
     }
-    let mut kinds: Vec<Kind> = measured.iter().filter_map(work).map(kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
     let covered = measured.len().saturating_add(count);
-    let is_benchmark = repetitions * 2 >= count
-        && kinds.len() > 2
-        && covered as f64 >= LEAST_SHARE * order.len() as f64;
+    let is_benchmark =
+        repetitions * 2 >= count && covered as f64 >= LEAST_SHARE * order.len() as f64;
     is_benchmark.then_some(Benchmark { measured, repetitions, fill_ns, fill: fill.0 })
+}
+
+/// Whether an event was recorded right before a launch, by one of the last calls; of any thread, since
+/// torch launches a backward pass from one of its own.
+fn is_timed(trace: &Trace, launch: u32, records: &[bool]) -> bool {
+    let before = trace.calls.get(..launch as usize).unwrap_or_default();
+    let mut before = before.iter().rev().take(CALLS_BEFORE);
+    before.any(|call| records.get(call.name as usize).copied().unwrap_or(false))
 }
 
 impl Benchmark {
@@ -139,7 +150,7 @@ mod tests {
     #[test]
     fn a_benchmark_of_several_sizes_has_no_steps() {
         let size = |shape: u32, us: f64| {
-            let clear = StepScript::new().kernel(names::FILL, 60.0);
+            let clear = StepScript::new().kernel(names::FILL, 60.0).call("cudaEventRecord", 1.0);
             clear.then(StepScript::new().shaped(shape).kernel("softmax_kernel(float *)", us))
         };
         let mut scripts = Vec::new();

@@ -26,6 +26,8 @@ const LEAST_HOST_SHARE: f64 = 0.4;
 const LEAST_HOST_NS: u64 = 100_000_000;
 /// The piece as a multiple of all else from the first launch to the end of the work.
 const LEAST_HOST_MULTIPLE: u64 = 3;
+/// The GPU may work for one part in this many of it.
+const MOST_BUSY_PART: u64 = 10;
 
 /// Code that is compiled or loaded again and again, with the GPU idle meanwhile. `order` is the
 /// program's work. What happens before the first fifth of the steps is done is start-up.
@@ -97,8 +99,15 @@ pub(crate) fn host_alone(trace: &Trace, order: &[u32], program_ns: u64) -> Optio
         last_ns = last_ns.max(call.start_ns.saturating_add(call.duration_ns));
     }
     let (call, from_ns) = next?;
+    if leads_to_loading(trace, order, thread, call.start_ns) {
+        return None;
+    }
     let mut work = order.iter().filter_map(|at| trace.work.get(*at as usize));
-    let is_busy = work.clone().any(|w| w.start_ns < call.start_ns && w.end_ns() > from_ns);
+    // What runs on from before is no reason to be silent.
+    let beside = work
+        .clone()
+        .map(|work| work.end_ns().min(call.start_ns).saturating_sub(work.start_ns.max(from_ns)));
+    let is_busy = beside.fold(0_u64, u64::saturating_add) > longest_ns / MOST_BUSY_PART;
     let first_work_ns = work.clone().map(|work| work.start_ns).min()?;
     let is_inside = from_ns > first_work_ns;
     let rest_ns = if is_inside { program_ns.saturating_sub(longest_ns) } else { program_ns };
@@ -130,6 +139,22 @@ pub(crate) fn host_alone(trace: &Trace, order: &[u32], program_ns: u64) -> Optio
         text,
         hint,
     ))
+}
+
+/// Whether code is loaded between a pause of a thread and its next launch: the pause was a
+/// compiler's, or an import's, which is start-up.
+fn leads_to_loading(trace: &Trace, order: &[u32], thread: u64, end_ns: u64) -> bool {
+    let launched = order.iter().filter_map(|at| {
+        let call = trace.calls.get(trace.work.get(*at as usize)?.call? as usize)?;
+        (call.thread == thread && call.start_ns >= end_ns).then_some(call.start_ns)
+    });
+    let Some(launch_ns) = launched.min() else { return false };
+    trace.calls.iter().any(|call| {
+        let name = trace.names.get(call.name as usize).map_or("", String::as_str);
+        call.thread == thread
+            && (end_ns..=launch_ns).contains(&call.start_ns)
+            && CallKind::of(name) == CallKind::Load
+    })
 }
 
 fn finding(id: &str, change: &str, ns: u64, share: f64, text: String, hint: &str) -> Finding {

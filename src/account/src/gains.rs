@@ -27,6 +27,7 @@ use crate::view::View;
 const MOST_REPLAY_ERROR: f64 = 0.02;
 /// A smaller gain is not reported at all.
 const LEAST_SHARE: f64 = 0.002;
+const LEAST_UNSURE_SHARE: f64 = 0.03;
 /// A profiler adds no more to a call, in nanoseconds: torch's, with stacks, adds up to that.
 const MOST_TOOL_NS: u64 = 1 << 18;
 /// Nanoseconds to which that time is found.
@@ -46,6 +47,14 @@ const GENERAL: &[(&str, f64)] = &[
 /// Causes that speak of the host's time for each launch, to which the profiler adds most: the larger
 /// the part of a step in which the GPU works, the less they are the limit without it.
 const OF_LAUNCHES: &[&str] = &["launch_bound", "host_work_per_launch"];
+/// Causes whose findings say already that something is made anew in each step.
+const TELL_COMPILING: &[&str] = &["compiled_in_loop", "autotuning", "graph_made_in_loop"];
+/// What a replay does not know (caches, clocks, other work that changes with the program) makes gains
+/// differ from it: on an H200 most programs whose cause was found first gained at least this part of
+/// the least gain, and at most the most one with this part of itself, or this of the rest.
+const LEAST_OF_LOW: f64 = 0.75;
+const MORE_OF_HIGH: f64 = 0.4;
+const MORE_OF_REST: f64 = 0.28;
 /// A step was measured without the profiler to this: the replay's may be shorter or longer.
 const PLAIN_PRECISION: f64 = 0.03;
 /// Causes that are replayed together.
@@ -54,7 +63,9 @@ const TOGETHER: usize = 3;
 const LEAST_OWN_SHARE: f64 = 0.2;
 /// The part of a step that is most of it, and what a finding about it stands for without a gain.
 const MOST_OF_STEP: f64 = 0.5;
-const WEIGHT_WITHOUT_GAIN: f64 = 0.05;
+const WEIGHT_WITHOUT_GAIN: f64 = 0.12;
+/// What an upper bound of a change that may not be possible counts in the order.
+const BOUND_WEIGHT: f64 = 0.6;
 /// Kernels that a finding names.
 const MAX_COVERED: usize = 5;
 
@@ -78,7 +89,7 @@ pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<F
             program::findings(trace, facts, &order, ns, parts)
         }
     };
-    let is_told = findings.iter().any(|finding| finding.id == "compiled_in_loop");
+    let is_told = findings.iter().any(|finding| TELL_COMPILING.contains(&finding.id.as_str()));
     let all = steps.as_ref().map_or(&[][..], |steps| steps.all.as_slice());
     let again = between::compiled_again(trace, &order, all);
     let of_program = again.filter(|_| !is_told).into_iter().chain(between::host_alone(
@@ -198,7 +209,7 @@ fn account_of_steps(
         .iter()
         .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &replays)))
         .collect();
-    gains.retain(|gain| gain.found.most.is_empty() || gain.high >= LEAST_SHARE);
+    gains.retain(|gain| gain.found.most.is_empty() || gain.high >= gain.least_share());
     gains.sort_by(|a, b| b.weight(&view).total_cmp(&a.weight(&view)));
     drop_told(&mut gains, &replays);
     account.together = together(&gains, &replays);
@@ -337,7 +348,20 @@ struct Gain<'c> {
 impl<'c> Gain<'c> {
     fn new(cause: &'c Cause, found: Found, replays: &Replays<'_>) -> Gain<'c> {
         let (least, most) = (replays.gains(&found.least), replays.gains(&found.most));
-        Gain { cause, low: least.0.min(most.0), high: least.1.max(most.1), found }
+        let (low, high) = (least.0.min(most.0), least.1.max(most.1));
+        Gain { cause, low, high, found }
+    }
+
+    /// The least and the most gain that are promised: those of the replay with what it does not know.
+    fn promised(&self) -> (f64, f64) {
+        let more = (MORE_OF_HIGH * self.high).min(MORE_OF_REST * (1.0 - self.high));
+        (self.low * LEAST_OF_LOW, self.high + more.max(0.0))
+    }
+
+    /// A smaller gain is not told: where nothing at all may be gained, only a larger one is.
+    fn least_share(&self) -> f64 {
+        let may_be_nothing = self.low < LEAST_SHARE && !self.found.is_bound;
+        if may_be_nothing { LEAST_UNSURE_SHARE } else { LEAST_SHARE }
     }
 
     fn middle(&self) -> f64 {
@@ -345,11 +369,15 @@ impl<'c> Gain<'c> {
     }
 
     /// What findings are ordered by: the middle of the gain as a part of a step. Where no gain is
-    /// known, but the work takes most of a step, it stands as a twentieth.
+    /// known, but the work takes most of a step, it stands as an eighth of it.
     fn weight(&self, view: &View<'_>) -> f64 {
         if !self.found.most.is_empty() {
             let general = GENERAL.iter().find(|(id, _)| *id == self.cause.id);
-            let weight = general.map_or(1.0, |(_, weight)| *weight);
+            let weight = match general {
+                Some((_, weight)) => *weight,
+                None if self.found.is_bound => BOUND_WEIGHT,
+                None => 1.0,
+            };
             let is_unsure =
                 OF_LAUNCHES.contains(&self.cause.id) && view.facts.plain_step_ns.is_none();
             let idle_share = if is_unsure { 1.0 - gpu_share(view) } else { 1.0 };
@@ -357,21 +385,23 @@ impl<'c> Gain<'c> {
         }
         let work = self.found.work.iter().filter_map(|at| view.trace.work.get(*at as usize));
         let ns = work.map(|work| work.duration_ns as f64).sum::<f64>() / view.step_count();
-        if ns >= MOST_OF_STEP * view.step_ns() { WEIGHT_WITHOUT_GAIN } else { 0.0 }
+        let share = ns / view.step_ns().max(1.0);
+        if share >= MOST_OF_STEP { WEIGHT_WITHOUT_GAIN * share.min(1.0) } else { 0.0 }
     }
 
     fn finding(&self, view: &View<'_>, replays: &Replays<'_>) -> Finding {
         let base_ns = replays.base_ns();
         let ns = |share: f64| (share * base_ns) as u64;
         let has_gain = !self.found.most.is_empty();
+        let (low, high) = self.promised();
         let stake = has_gain.then(|| {
             let stake = if self.found.is_bound {
                 PotentialGain::bound(ns(self.high), GainScope::Step, self.high)
             } else {
                 PotentialGain {
                     ns: ns(self.middle()),
-                    low_ns: Some(ns(self.low)),
-                    high_ns: Some(ns(self.high)),
+                    low_ns: Some(ns(low)),
+                    high_ns: Some(ns(high)),
                     share: self.middle(),
                     of: GainScope::Step,
                     kind: GainKind::Replayed,

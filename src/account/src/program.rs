@@ -149,9 +149,10 @@ impl Program<'_> {
 
     /// Pages of unified memory that move: beside kernels that wait for them, or while the host does.
     fn migrations(&self) -> Option<Finding> {
-        let mut moves: Vec<(u64, u64)> = self
-            .work
-            .iter()
+        // No call launched them, so they are no work of the process.
+        let rank = self.work.first().and_then(|work| work.rank);
+        let all = self.trace.work.iter().filter(|work| work.rank == rank);
+        let mut moves: Vec<(u64, u64)> = all
             .filter(|work| class::of_work(self.trace, work) == AccountCause::CopyUnified)
             .map(|work| (work.start_ns, work.end_ns()))
             .collect();

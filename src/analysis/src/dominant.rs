@@ -13,7 +13,9 @@ use rgpu_model::{Finding, Launch, Profile};
 const ID: &str = "dominant_kernel";
 
 /// Percent of an SM's warps below which what limits them is worth a word.
-const LOW_OCCUPANCY: f64 = 40.0;
+const LOW_OCCUPANCY: f64 = 15.0;
+/// Shared memory of a block that is worth a word, in bytes.
+const LEAST_SHARED_BYTES: u64 = 100;
 /// Waves of blocks up to which the last one counts.
 const FEW_WAVES: f64 = 4.0;
 /// The part of the last wave that is full, below which it is a tail.
@@ -108,7 +110,7 @@ impl Facts {
             blocks: product(launch.grid),
             threads,
             registers: launch.registers,
-            shared_bytes: launch.shared_bytes.filter(|bytes| *bytes > 0),
+            shared_bytes: launch.shared_bytes.filter(|bytes| *bytes >= LEAST_SHARED_BYTES),
             sms: sheet.map(|sheet| u64::from(sheet.sms)).filter(|sms| *sms > 0),
             occupancy,
             is_double: takes_doubles(&launch.kernel),
@@ -152,6 +154,9 @@ impl Facts {
 
     /// What the geometry alone says to do; `None` if it fills the GPU.
     fn hint(&self) -> Option<String> {
+        if self.blocks == 0 || self.threads == 0 {
+            return None;
+        }
         if let Some(sms) = self.sms.filter(|sms| self.blocks < *sms) {
             return Some(format!(
                 "the grid leaves {} of {sms} SMs empty: give it more and smaller blocks",
@@ -170,7 +175,7 @@ impl Facts {
                 Limiter::Warps => "blocks whose warps divide the SM's number of warps",
             };
             return Some(format!(
-                "only {} of an SM's warps hide what each waits for: {less}",
+                "only {} warps of an SM hide what each waits for: {less}",
                 found.warps
             ));
         }

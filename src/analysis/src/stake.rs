@@ -97,9 +97,6 @@ enum FindingRank {
     Correctness,
     /// It is about time; where steps are known, about at least a twentieth of one.
     Time,
-    /// It names the kernels that take most of a step, without a promise: more to look at than what
-    /// gives back less than a twentieth.
-    MostOfStep,
     /// It is about less than a twentieth of a step.
     SomeTime,
     /// It is about no time, or none is known.
@@ -114,8 +111,9 @@ enum FindingRank {
 /// time. Their priorities are their places.
 ///
 /// Where steps are known, times compare by what they are of a step, and what is next to nothing of
-/// one comes last. Kernels that take most of a step come before what gives back less than a
-/// twentieth of it, also if it is not known what they could give back. Start-up comes after all
+/// one comes last. Kernels that take most of a step count an eighth of their time, also if it is not
+/// known what they could give back. The findings of the account keep its order, which knows more than
+/// times: a plain mistake before a rewrite, a cause before a place. Start-up comes after all
 /// else if something repeats: steps, or what has at least `repeating_ns` at stake.
 pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
     let step = profile.account.as_ref().and_then(|account| account.step.as_ref());
@@ -128,23 +126,29 @@ pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
         |finding: &Finding| finding.id != START_UP && time(finding, 0) >= repeating_ns.max(1);
     let repeats = step.is_some() || profile.findings.iter().any(has_repeating_time);
     let mut findings = std::mem::take(&mut profile.findings);
-    let rank = |finding: &Finding| {
+    let times = times_in_order(&findings, step_ns, |finding| time(finding, steps));
+    let rank = |finding: &Finding, of_step_ns: u64| {
         if finding.category == "correctness" {
             FindingRank::Correctness
         } else if repeats && finding.id == START_UP {
             FindingRank::StartUp
         } else if profile.is_little(finding) {
             FindingRank::Little
-        } else if time(finding, 0) == 0 {
-            let is_most = takes_most_of_step(finding, step_ns);
-            if is_most { FindingRank::MostOfStep } else { FindingRank::Timeless }
-        } else if profile.step_share(finding).is_some_and(|share| share < LARGE_STEP_SHARE) {
+        } else if of_step_ns == 0 {
+            FindingRank::Timeless
+        } else if step_ns > 0 && (of_step_ns as f64) < LARGE_STEP_SHARE * step_ns as f64 {
             FindingRank::SomeTime
         } else {
             FindingRank::Time
         }
     };
-    findings.sort_by_cached_key(|f| (rank(f), Reverse(time(f, steps))));
+    let mut ranked: Vec<_> = findings
+        .drain(..)
+        .zip(times)
+        .map(|(finding, ns)| (rank(&finding, ns), Reverse(ns), finding))
+        .collect();
+    ranked.sort_by_key(|(rank, ns, _)| (*rank, *ns));
+    findings.extend(ranked.into_iter().map(|(_, _, finding)| finding));
     for (at, finding) in findings.iter_mut().enumerate() {
         finding.priority = u8::try_from(at + 1).unwrap_or(u8::MAX);
     }
@@ -154,8 +158,33 @@ pub(super) fn sort(profile: &mut Profile, repeating_ns: u64) {
 /// The part of a step that a gain must have to come before kernels that take most of the step.
 const LARGE_STEP_SHARE: f64 = 0.05;
 
-/// The part of a step that is most of it.
+/// The part of a step that is most of it, and the part of their time that kernels stand for which
+/// take as much, if it is not known what they could give back.
 const MOST_OF_STEP: f64 = 0.5;
+const PART_WITHOUT_GAIN: f64 = 0.12;
+
+/// Nanoseconds by which findings are ordered: of the account's, none more than the one before it.
+fn times_in_order(findings: &[Finding], step_ns: u64, time: impl Fn(&Finding) -> u64) -> Vec<u64> {
+    let mut most_ns = u64::MAX;
+    let times = findings.iter().map(|finding| {
+        if takes_most_of_step(finding, step_ns) && finding.stake.is_none() {
+            let kernels = finding.covers.iter().map(|kernel| kernel.total_ns);
+            let ns = kernels.fold(0, u64::saturating_add) as f64 * PART_WITHOUT_GAIN;
+            most_ns = most_ns.min(ns as u64);
+            return most_ns;
+        }
+        let ns = time(finding);
+        if !OF_ACCOUNT.contains(&finding.category.as_str()) || ns == 0 {
+            return ns;
+        }
+        most_ns = most_ns.min(ns);
+        most_ns
+    });
+    times.collect()
+}
+
+/// The categories of the account's findings.
+const OF_ACCOUNT: &[&str] = &["steps", "program"];
 
 /// Whether a finding of the account is about kernels that take most of a step of `step_ns`.
 fn takes_most_of_step(finding: &Finding, step_ns: u64) -> bool {
@@ -255,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_takes_most_of_a_step_comes_before_a_small_gain() {
+    fn a_kernel_that_takes_most_of_a_step_counts_an_eighth_of_its_time() {
         let gain = |id, ns| {
             let stake = PotentialGain { ns, of: GainScope::Step, ..PotentialGain::default() };
             Finding { stake: Some(stake), ..finding(id, None) }
@@ -273,7 +302,25 @@ mod tests {
             gain("large", 600_000),
         ];
         let profile = Profile { account, findings, ..Profile::default() };
-        assert_eq!(order(profile, 0), ["large", "most", "some", "part"]);
+        assert_eq!(order(profile, 0), ["most", "large", "some", "part"]);
+    }
+
+    #[test]
+    fn findings_of_the_account_keep_its_order() {
+        let gain = |id, ns| {
+            let stake = PotentialGain { ns, of: GainScope::Step, ..PotentialGain::default() };
+            Finding { stake: Some(stake), category: "steps".to_owned(), ..finding(id, None) }
+        };
+        let step = StepTime { count: 100, median_ns: 10_000_000, ..StepTime::default() };
+        let account = Some(Account { step: Some(step), ..Account::default() });
+        let findings = vec![
+            gain("mistake", 2_000_000),
+            gain("rewrite", 3_000_000),
+            gain("small", 700_000),
+            finding("other", Some(250_000_000)),
+        ];
+        let profile = Profile { account, findings, ..Profile::default() };
+        assert_eq!(order(profile, 0), ["other", "mistake", "rewrite", "small"]);
     }
 
     #[test]

@@ -72,7 +72,9 @@ fn hint(framework: Framework) -> &'static str {
     match framework {
         Framework::Torch => {
             "in place of `x[mask]`, `nonzero`, `unique` or `masked_select` write \
-             `torch.where(mask, x, 0)` and reduce that; give `repeat_interleave` its `output_size`"
+             `torch.where(mask, x, 0)` and reduce that; for many selections (experts, classes) sort \
+             by the group once and read all sizes with one `.tolist()`; give `repeat_interleave` \
+             its `output_size`"
         }
         Framework::Cupy => {
             "in place of `x[mask]` write `cp.where(mask, x, 0)` and reduce that: its size is known"

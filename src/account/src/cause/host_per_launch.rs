@@ -7,7 +7,7 @@
 //! is left, at least three fifths.
 
 use super::common::{part, per_step, sum};
-use super::launches::{equal_share, gpu_ns, graph_runs, launch_runs};
+use super::launches::{EQUAL_SHARE, equal_share, gpu_ns, launch_runs};
 use super::{Found, words};
 use crate::edits::Edits;
 use crate::host_calls::{Framework, HostCall};
@@ -15,7 +15,9 @@ use crate::view::View;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
-    if !graph_runs(view).is_empty() {
+    // If each step has the same launches, a graph could hold them, or the waits that cut them are
+    // what must go first: both are told by themselves.
+    if equal_share(view) >= EQUAL_SHARE {
         return None;
     }
     let runs = launch_runs(view);
@@ -50,7 +52,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             words::time(view.host().median_before_launch_ns() as f64),
             words::time(lost),
             words::time(gpu_ns(view)),
-            why_no_graph(view, runs.len()),
+            why_no_graph(view),
         ),
         hint: hint.to_owned(),
         least,
@@ -63,23 +65,15 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
 }
 
 /// Why no CUDA graph can hold the launches.
-fn why_no_graph(view: &View<'_>, runs: usize) -> String {
-    if equal_share(view) >= 0.995 {
-        return format!(
-            "waits and blocking copies cut them into {} runs, and what follows one may depend on \
-             what was read, so that no CUDA graph can hold them",
-            words::count(runs, view)
-        );
-    }
+fn why_no_graph(view: &View<'_>) -> &'static str {
     let threads = view.host().threads();
     let launches = |thread: &&Vec<&HostCall>| {
         thread.iter().filter(|call| call.work.is_some()).count() as f64 >= view.step_count()
     };
     if threads.iter().filter(launches).count() > 1 {
         "several threads launch, and the order of their launches is not the same in each step"
-            .to_owned()
     } else {
-        "the sequence of launches, or their grids, are not the same in each step".to_owned()
+        "the sequence of launches, or their grids, are not the same in each step"
     }
 }
 

@@ -12,7 +12,7 @@ const LEAST_RUN_SHARE: f64 = 0.15;
 /// The part of a step's works that such runs have at least together.
 const LEAST_RUNS_SHARE: f64 = 0.5;
 /// The part of works that is equal from step to step.
-const EQUAL_SHARE: f64 = 0.995;
+pub(super) const EQUAL_SHARE: f64 = 0.995;
 
 /// Consecutive calls of one thread that launch work and do nothing that a capture forbids.
 pub(super) struct LaunchRun<'v> {

@@ -8,6 +8,8 @@ use crate::view::View;
 
 /// Kernels before a read among which one of a compaction is looked for.
 const KERNELS_BEFORE: usize = 8;
+/// Kernels after a read of a size that may select by it.
+const KERNELS_AFTER: usize = 2;
 
 /// A read of the host.
 pub(super) struct ValueRead<'v> {
@@ -17,8 +19,8 @@ pub(super) struct ValueRead<'v> {
     pub copies: Vec<u32>,
     /// Whether the thread launched no kernel since its previous read.
     pub is_in_row: bool,
-    /// The kernels right before it that compact or count, as indexes into the trace's work; empty
-    /// if what is read is no size.
+    /// The kernels right before it that compact or count, and those right after it that select, as
+    /// indexes into the trace's work; empty if what is read is no size.
     pub compaction: Vec<u32>,
 }
 
@@ -41,6 +43,8 @@ struct ThreadState<'v> {
     kernels: Vec<u32>,
     /// Position of the last read, if no kernel was launched since.
     last_read: Option<usize>,
+    /// Position of the last read.
+    previous_read: Option<usize>,
     /// Copy calls that waited themselves.
     waited: Vec<&'v HostCall>,
 }
@@ -60,6 +64,7 @@ pub(super) fn value_reads<'v>(view: &'v View<'_>) -> Vec<ValueRead<'v>> {
                 state.waited.push(call);
                 let read = finish_read(view, state);
                 state.last_read = Some(reads.len());
+                state.previous_read = state.last_read;
                 reads.push(read);
             } else if let Some(read) = state.last_read.and_then(|at| reads.get_mut(at)) {
                 read.waits.push(call);
@@ -74,10 +79,18 @@ pub(super) fn value_reads<'v>(view: &'v View<'_>) -> Vec<ValueRead<'v>> {
                     state.waited.push(call);
                     let read = finish_read(view, state);
                     state.last_read = Some(reads.len());
+                    state.previous_read = state.last_read;
                     reads.push(read);
                 }
             }
         } else if call.kind != CallKind::Copy && call.kind != CallKind::Fill {
+            let selects = state.kernels.len() < KERNELS_AFTER && is_compaction(view.name(work));
+            if let Some(read) = state.previous_read.and_then(|at| reads.get_mut(at))
+                && selects
+                && !read.compaction.is_empty()
+            {
+                read.compaction.push(at);
+            }
             state.kernels.push(at);
             state.last_read = None;
         }

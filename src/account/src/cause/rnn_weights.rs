@@ -16,6 +16,7 @@ use super::Found;
 use super::common::part;
 use super::picked::{Changes, Picked, duration, lanes, names_that, runs};
 use crate::edits::Edits;
+use crate::host_calls::HostCall;
 use crate::view::View;
 
 /// Copies in a row.
@@ -60,9 +61,10 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         let Some(call) = view.trace.work.get(*first as usize).and_then(|work| work.call) else {
             continue;
         };
-        let before_ns = changes.host_before_ns(call);
-        most.host_before_ns.insert(call, 0);
-        least.host_before_ns.insert(call, part(before_ns, 0.5));
+        for before in calls_before(view, call) {
+            most.host_before_ns.insert(before.at, 0);
+            least.host_before_ns.insert(before.at, part(before.before_ns, 0.5));
+        }
     }
     let bytes: u64 = copies
         .at
@@ -85,6 +87,19 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         work: copies.at,
         ..Found::default()
     })
+}
+
+/// A call, and those of its thread before it that launch nothing: in their pauses the host prepares
+/// the copies.
+fn calls_before<'v>(view: &'v View<'_>, call: u32) -> impl Iterator<Item = &'v HostCall> {
+    let calls = &view.host().all;
+    let end = calls.partition_point(|other| other.at <= call);
+    // The copy's call may be one within another, which is listed.
+    let thread = view.trace.calls.get(call as usize).map(|call| call.thread);
+    let before = calls.get(..end).unwrap_or_default().iter().rev();
+    let mut own = before.take(200).filter(move |other| Some(other.thread) == thread);
+    let first = own.next();
+    first.into_iter().chain(own.take_while(|other| other.work.is_none() && !other.waits))
 }
 
 #[cfg(test)]

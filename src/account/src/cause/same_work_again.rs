@@ -2,7 +2,7 @@
 //! a forward pass for each metric, an evaluation that repeats what was computed.
 //!
 //! The host reads results where such a sequence ends, so a step is cut at its reads of small values.
-//! The signature is two parts of at least ten kernels each, nine tenths of which are the same kernels
+//! The signature is two parts of at least twenty kernels each, nine tenths of which are the same kernels
 //! with the same grids. Whether their input is the same, the trace does not tell, so the gain is a
 //! bound.
 
@@ -16,7 +16,7 @@ use super::{Found, words};
 use crate::view::View;
 
 /// Kernels of a part.
-const LEAST_KERNELS: usize = 10;
+const LEAST_KERNELS: usize = 20;
 /// The part of a step's time that all parts that come again take.
 const MIN_SHARE: f64 = 0.05;
 /// The part of the kernels that is equal.
@@ -110,9 +110,9 @@ mod tests {
 
     fn forward(us: f64) -> StepScript {
         StepScript::new()
-            .kernels(4, names::PRODUCT, us)
-            .kernels(4, names::MUL, us)
-            .kernels(4, names::SOFTMAX, us)
+            .kernels(8, names::PRODUCT, us)
+            .kernels(8, names::MUL, us)
+            .kernels(8, names::SOFTMAX, us)
             .copy("DtoH", 4, 2.0, Some(true))
     }
 
@@ -126,12 +126,12 @@ mod tests {
         let step = training.clone().then(forward(40.0)).then(forward(40.0));
         let fault = step.play(4);
         let found = fault.look(find).unwrap();
-        assert!((fault.removed_ns(&found.most) - 480_000.0).abs() < 10.0);
+        assert!((fault.removed_ns(&found.most) - 960_000.0).abs() < 10.0);
         assert!(training.clone().then(forward(40.0)).play(4).look(find).is_none());
         // Two batches that are trained on.
         assert!(training.clone().then(training).play(4).look(find).is_none());
         let other = StepScript::new().then(forward(40.0)).shaped(3).then(
-            StepScript::new().shaped(9).kernels(12, names::PRODUCT, 40.0).copy(
+            StepScript::new().shaped(9).kernels(24, names::PRODUCT, 40.0).copy(
                 "DtoH",
                 4,
                 2.0,

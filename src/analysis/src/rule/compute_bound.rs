@@ -19,6 +19,12 @@ pub(super) const RULE: Rule = Rule {
 
 const PIPE: (&str, &str) = ("sm__inst_executed_pipe_", ".avg.pct_of_peak_sustained_active");
 
+/// Pipes that compute with integers, and what costs most there.
+const INTEGER_PIPES: &[&str] = &["alu", "fmaheavy"];
+const INTEGERS: &str = " (a division or remainder by a number that the compiler does not know takes \
+     tens of instructions, with 64 bits twice as many: make it a constant or a power of two, or \
+     multiply and shift; 32-bit indexes)";
+
 /// How much less the busiest pipe has to do is not known: perhaps nothing of its work is left,
 /// perhaps all. Where the issue slots are busier than any pipe, fewer instructions relieve all.
 fn work_left(launch: &Launch) -> Vec<WorkLeft> {
@@ -48,7 +54,11 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     }
     let mut evidence = vec![limits.threshold(&THROUGHPUT_LOW).evidence(sm_id, sm, "%")];
     let mut text = format!("the SMs run at {sm:.0} % of their peak");
+    let mut integers = "";
     if let Some((id, pipe, value)) = busiest_pipe(launch) {
+        if INTEGER_PIPES.contains(&pipe.as_str()) {
+            integers = INTEGERS;
+        }
         evidence.push(Evidence::number(&id, value, "%"));
         text.push_str(&format!(", pipe `{pipe}` at {value:.0} %"));
     }
@@ -67,7 +77,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     };
     let hint = format!(
         "execute fewer instructions on the busiest pipe: {cores}fused multiply-add, cheaper index \
-         arithmetic, a faster algorithm"
+         arithmetic{integers}, a faster algorithm"
     );
     Some(Conclusion { score: sm / 100.0, confidence, evidence, text, hint })
 }
