@@ -13,6 +13,8 @@ pub const BUILD_TRITON: &str = include_str!("../templates/build_triton.py");
 pub const DUMP_LAYOUTS: &str = include_str!("../templates/dump_layouts.py");
 /// Times collectives between the GPUs of a host.
 pub const COLLECTIVES: &str = include_str!("../templates/collectives.py");
+/// Builds the program of a folder with CMake or make.
+pub const BUILD_PROGRAM: &str = include_str!("../templates/build_program.sh");
 /// Keeps the output of a compiler under a key.
 pub const COMPILE_ONCE: &str = include_str!("../templates/compile_once.sh");
 /// Fetches and unpacks a tool on the host.

@@ -27,7 +27,7 @@ Environment:
 Documents, with `rgpu help NAME`:
   readme  docs  install  commands  output  pytorch  settings  configuration  kernel-toml
   reading-a-profile  regions  ranks  tuning  ladders  formats  exec  build  layout  model
-  bench  queue  loop  dashboard  python  mcp  faults  problems
+  bench  queue  loop  dashboard  programs  python  mcp  faults  problems
   remotes  remotes-local  remotes-ssh  remotes-slurm  remotes-http  remotes-modal  remotes-wafer
   evidence  evidence-programs  evidence-steps  evidence-suites  evidence-ranks  evidence-remotes
   evidence-install

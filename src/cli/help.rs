@@ -50,6 +50,7 @@ const PAGES: &[Page] = pages! {
     "model": "docs/model.md",
     "output": "docs/output.md",
     "problems": "docs/problems.md",
+    "programs": "docs/programs.md",
     "python": "docs/python.md",
     "pytorch": "docs/pytorch.md",
     "queue": "docs/queue.md",

@@ -106,6 +106,12 @@ const REGISTRIES: &[Registry] = &[
         others: Some(&[]),
     },
     Registry {
+        folder: "src/plan/src/kernel/sources",
+        table: "KERNEL_SOURCES",
+        entry: ": KernelSource =",
+        others: None,
+    },
+    Registry {
         folder: "src/plan/src/exec/language",
         table: "LANGUAGES",
         entry: "impl Language for ",

@@ -56,6 +56,7 @@ mod problems;
 mod profile;
 mod program_errors;
 mod program_files;
+mod programs;
 mod project_trust;
 mod pulled;
 mod python;

@@ -148,6 +148,11 @@ fn dry_run(
 /// The resolved command of one side.
 fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<ProfileCommand> {
     let mut profile_command = profile_request::resolve(app, &args.side(kernel))?;
+    if !matches!(profile_command.request.target, ProfileTarget::Kernel { .. }) {
+        let what = format!("`{kernel}` is a program, and kernels are compared side by side");
+        return Err(Failure::new(Exit::Usage, "usage", what)
+            .hint("profile each, then `rgpu compare latest~1 latest` compares the two runs"));
+    }
     // The interval must be narrow enough to find two equal kernels equal.
     profile_command.request.timing.ci_target =
         (args.threshold / 4.0).min(profile_command.request.timing.ci_target);

@@ -29,6 +29,10 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(last = true, value_name = "PROGRAM ARGS", num_args = 1..)]
     pub program: Vec<String>,
 
+    /// Of the programs that the folder KERNEL builds, profile the one of this name
+    #[arg(long = "target", value_name = "NAME", requires = "the_kernel")]
+    pub build_target: Option<String>,
+
     /// What to measure with [default: the kernel's own mode, else ncu; nsys for a program that is
     /// built from its source, unless flags of ncu are given]
     #[arg(long, short, value_parser = mode_parser())]
@@ -125,6 +129,7 @@ impl Default for ProfileArgs {
             target: None,
             kernel: None,
             program: Vec::new(),
+            build_target: None,
             mode: None,
             place: RemoteArgs::default(),
             gpus: None,

@@ -1,7 +1,7 @@
 //! Turns the flags into the library's request: finds the kernel, evaluates its cases, parses every
 //! option.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,21 +12,26 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, ProfileArgs};
-use super::program_files::{ProgramFiles, TypedProgram, digest, program_files};
+use super::program_files::{ProgramFiles, TypedProgram, digest, note_left_out, program_files};
 use super::{mode_flags, session};
 use rgpu_model::agent_files;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_model::regular_file::MAX_FILE_BYTES;
-use rgpu_plan::exec::{ExecError, RUN_SCRIPT, ScriptEnv, WORK_FOLDER};
+use rgpu_plan::exec::{
+    ExecError, MAX_MOUNT_BYTES, RUN_SCRIPT, ScriptEnv, Snapshot, WORK_FOLDER, built_program,
+};
 use rgpu_plan::kernel::{
-    CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, ProfileMode, find,
+    CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, ProfileMode, find, is_identifier,
 };
 use rgpu_plan::tool::{
-    BundleFile, GpuSelection, NcuOptions, PlanError, ProfileTarget, Program, PythonEnv,
-    RankSelection, RegionPattern, Request, ToolOptions, WAITING_KERNELS, check_launcher,
+    BundleFile, GpuSelection, JobFileContent, NcuOptions, PlanError, ProfileTarget, Program,
+    PythonEnv, RankSelection, RegionPattern, Request, ToolOptions, WAITING_KERNELS, check_launcher,
     given_flags, python_program_word,
 };
-use rgpu_run::store::{CaseSizes, InputsRecord, atomic};
+use rgpu_run::store::{CaseSizes, InputDigest, InputsRecord, atomic};
+
+/// The most files of a program whose digests are recorded.
+const MAX_RECORDED_FILES: usize = 200;
 
 /// Time limit for making a script's environment, which may fetch gigabytes.
 const ENVIRONMENT_TIMEOUT_S: u64 = 30 * 60;
@@ -77,6 +82,10 @@ fn kernel(
     name: &str,
     loaded: FoundKernel,
 ) -> Result<ProfileCommand> {
+    if args.build_target.is_some() {
+        let what = format!("`--target` has no effect: `{name}` is a kernel");
+        return Err(Failure::new(Exit::Usage, "usage", what));
+    }
     if !args.program.is_empty() {
         let words = args.program.iter().map(shell_word).collect::<Vec<_>>().join(" ");
         let what = format!("`{name}` is a kernel, which takes no arguments after `--`");
@@ -158,8 +167,11 @@ fn found_program(
     app: &App,
     args: &ProfileArgs,
     name: &str,
-    found: FoundProgram,
+    mut found: FoundProgram,
 ) -> Result<ProfileCommand> {
+    if let Some(target) = &args.build_target {
+        found.choose_target(target)?;
+    }
     let mode = args.mode.unwrap_or_else(|| default_mode(args, &found));
     let mut assumptions = found.assumptions.clone();
     if args.mode.is_none() {
@@ -178,14 +190,14 @@ fn found_program(
             found.kernels.join("`, `")
         ));
     }
-    let mut profile_command = if let Some(mut program) = found.built(&args.program) {
+    let limit = args.files.mount_limit.unwrap_or(MAX_MOUNT_BYTES);
+    let built = built_program(&found, &args.program, limit)?;
+    let mut profile_command = if let Some((mut program, left_out)) = built {
+        note_left_out(app, &Snapshot { left_out, ..Snapshot::default() });
         refuse_pull(&args)?;
-        let mounts = args.files.mounts(app)?;
-        program.files.extend(mounts.files.iter().cloned());
-        mounts.show_to(&mut program);
-        program.env.extend(typed_variables(&args));
+        add_file_args(&mut program, &args, &args.files.mounts(app)?);
         let mut inputs = inputs_of_program(args.seed);
-        inputs.files = vec![digest(&found.path)?];
+        inputs.files = sent_files(&program)?;
         args.program = program_words(name, &args.program);
         program_profile(app, &args, mode, program, inputs)?
     } else {
@@ -238,6 +250,19 @@ fn mode_reason(mode: ProfileMode, found: &FoundProgram) -> String {
     format!("mode `{mode}`, {reason}")
 }
 
+/// The digests of the files on this machine that are sent for a program.
+fn sent_files(program: &Program) -> Result<Vec<InputDigest>> {
+    let digest_of_sent = |file: &BundleFile| match &file.content {
+        JobFileContent::Local(path) => digest(path),
+        JobFileContent::Bytes(bytes) => Ok(InputDigest {
+            path: file.path.clone(),
+            size: bytes.len() as u64,
+            sha256: rgpu_protocol::Digest::sha256(bytes),
+        }),
+    };
+    program.files.iter().take(MAX_RECORDED_FILES).map(digest_of_sent).collect()
+}
+
 /// A program's words where the program is known by the path of its source.
 fn program_words(name: &str, arguments: &[String]) -> Vec<String> {
     std::iter::once(name.to_owned()).chain(arguments.iter().cloned()).collect()
@@ -249,9 +274,13 @@ fn own_kernels(options: &NcuOptions, found: &FoundProgram) -> Option<String> {
     let is_chosen = !options.kernel_name.is_empty()
         || !options.kernel_exclude.is_empty()
         || options.kernel_name_base.is_some();
-    match (&found.kernel_filter, found.kernels.as_slice()) {
+    // A project of many kernels would make a command line that is too long.
+    let kernels = found.kernels.as_slice();
+    let is_usable = kernels.len() <= 64 && kernels.iter().all(|name| is_identifier(name));
+    match (&found.kernel_filter, kernels) {
         _ if is_chosen => None,
         (Some(filter), _) => Some(filter.clone()),
+        _ if !is_usable => None,
         (None, []) => None,
         (None, [only]) => Some(only.clone()),
         (None, several) => Some(format!("regex:^({})$", several.join("|"))),
@@ -287,9 +316,8 @@ fn program(app: &App, args: &ProfileArgs, script: Option<&FoundProgram>) -> Resu
     let named = python_program_word(&words).unwrap_or_default();
     let name = file_name(words.get(named).copied().unwrap_or_default());
     let ProgramFiles { mut argv, files, cwd, assumptions, .. } = found;
-    let mut env: BTreeMap<String, Arg> = typed_variables(args).collect();
-    env.extend(take_python_path(&mut argv).map(|value| ("PYTHONPATH".to_owned(), value.into())));
-    let mut program = Program { name, argv, files, cwd, env, ..Program::default() };
+    let python_path = take_python_path(&mut argv);
+    let mut program = Program { name, argv, files, cwd, ..Program::default() };
     if let Some(how) = script.and_then(|script| script.driver) {
         program.files.push(BundleFile::text(RUN_SCRIPT_PATH, RUN_SCRIPT));
         program.argv.splice(named..named, [Arg::in_job(RUN_SCRIPT_PATH), how.into()]);
@@ -300,16 +328,11 @@ fn program(app: &App, args: &ProfileArgs, script: Option<&FoundProgram>) -> Resu
     }
     if !mounts.files.is_empty() {
         WORK_FOLDER.clone_into(&mut program.cwd);
-        program.files.extend(mounts.files.iter().cloned());
-        mounts.show_to(&mut program);
     }
+    add_file_args(&mut program, args, &mounts);
+    program.env.extend(python_path.map(|value| ("PYTHONPATH".to_owned(), value.into())));
     let profile_command = program_profile(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..profile_command })
-}
-
-/// The variables of `--env`.
-fn typed_variables(args: &ProfileArgs) -> impl Iterator<Item = (String, Arg)> {
-    args.files.env.iter().map(|(name, value)| (name.clone(), value.as_str().into()))
 }
 
 /// Lets a Python file run in the environment that it, or a list beside it, describes. Returns what
@@ -325,6 +348,16 @@ fn add_environment(app: &App, script: &FoundProgram, program: &mut Program) -> R
         program.prepare.push(env.step(ENVIRONMENT_TIMEOUT_S));
     }
     Ok(found.assumptions)
+}
+
+/// Adds the variables of `--env` and the files of `--mount` to a program. Its own files stay.
+fn add_file_args(program: &mut Program, args: &ProfileArgs, mounts: &Snapshot) {
+    let env = args.files.env.iter();
+    program.env.extend(env.map(|(name, value)| (name.clone(), value.as_str().into())));
+    let own: BTreeSet<String> = program.files.iter().map(|file| file.path.clone()).collect();
+    let mounted = mounts.files.iter().filter(|file| !own.contains(&file.path));
+    program.files.extend(mounted.cloned());
+    mounts.show_to(program);
 }
 
 /// Refuses `--pull`: a tool may run a program several times, and each rung leaves its own files.

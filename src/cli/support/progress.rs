@@ -19,7 +19,7 @@ use super::terminal::{
 };
 use super::tool_progress::{ToolProgress, ToolStatus};
 use rgpu_model::error::indent_continuation;
-use rgpu_plan::tool::{PLAIN_STEP, SECOND_STEP, SIDES, side_of};
+use rgpu_plan::tool::{PLAIN_STEP, PROGRAM_BUILD_CODES, SECOND_STEP, SIDES, side_of};
 use rgpu_remote::limits::RECONNECT_TIMEOUT;
 use rgpu_report::{bytes as show_bytes, one_line, time_span};
 use rgpu_run::config::LOCAL;
@@ -382,7 +382,8 @@ impl Progress {
     /// Ends holding a compiler's output. Returns whether the failure's text contains it; otherwise
     /// prints it.
     fn settle_compiler_output(&mut self, record: &RungRecord) -> bool {
-        let is_told = CODES_IN_FAILURE.contains(&record.code.as_str());
+        let code = record.code.as_str();
+        let is_told = CODES_IN_FAILURE.contains(&code) || PROGRAM_BUILD_CODES.contains(&code);
         let in_failure = is_told && self.compiler_output.is_some();
         if in_failure {
             self.compiler_output = None

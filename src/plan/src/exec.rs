@@ -14,6 +14,7 @@
 
 mod env_file;
 mod error;
+mod found_program;
 pub mod language;
 mod manifest;
 mod mount;
@@ -25,6 +26,7 @@ mod snippet;
 
 pub use env_file::read as read_env_file;
 pub use error::ExecError;
+pub use found_program::built_program;
 pub use language::{BuildTools, LANGUAGES, Language};
 pub use mount::{MAX_MOUNT_BYTES, Mount, SkippedPath, Snapshot, snapshot};
 pub use package::{Package, PackageFile};
@@ -35,5 +37,4 @@ pub use snippet::{Snippet, SnippetInput};
 /// The script that runs a Python file which does not run well by itself.
 pub const RUN_SCRIPT: &str = rgpu_harness::RUN_SCRIPT;
 
-/// Path of the working folder in the job's folder.
-pub const WORK_FOLDER: &str = "here";
+pub use crate::tool::WORK_FOLDER;

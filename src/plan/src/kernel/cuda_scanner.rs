@@ -141,7 +141,7 @@ fn source_text(tokens: &[&str]) -> String {
 }
 
 /// `text` with comments, string and character literals and preprocessor lines replaced by spaces.
-fn blank_comments(text: &str) -> String {
+pub(super) fn blank_comments(text: &str) -> String {
     let mut blanked = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let mut line_start = true;

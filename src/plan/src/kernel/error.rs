@@ -130,6 +130,24 @@ pub enum KernelError {
         /// The next step, if it is not `rgpu kernels new`.
         instead: Option<String>,
     },
+    /// A format with a runner of its own.
+    #[error("`{}` is {format}, which has a runner of its own", .path.display())]
+    OwnRunner {
+        /// The file or folder.
+        path: PathBuf,
+        /// The format, in words.
+        format: &'static str,
+        /// What to type instead.
+        command: String,
+    },
+    /// `--target` for what is no folder with a build of its own.
+    #[error("`--target` has no effect: `{}` is {format}", .path.display())]
+    NoTargets {
+        /// The source.
+        path: PathBuf,
+        /// Its format, in words.
+        format: &'static str,
+    },
 }
 
 impl KernelError {
@@ -216,6 +234,9 @@ impl From<KernelError> for Failure {
             KernelError::Sizes { hint, .. } => {
                 Failure::new(Exit::Usage, "bad_problem_sizes", error.to_string()).hint(hint)
             }
+            KernelError::OwnRunner { command, .. } => failure("own_runner").hint(command),
+            KernelError::NoTargets { .. } => Failure::new(Exit::Usage, "usage", error.to_string())
+                .hint("it chooses among the programs of a folder with a CMakeLists.txt or Makefile"),
             KernelError::Language { file, .. } => failure("unknown_language")
                 .file(file.display())
                 .hint("this version runs `cuda` and `python` kernels; any program can be profiled with `rgpu profile -- PROGRAM`"),

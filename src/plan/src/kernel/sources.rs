@@ -7,19 +7,24 @@
 use std::path::{Path, PathBuf};
 
 use super::{FoundKernel, KernelError, ProfileMode};
-use crate::tool::{BundleFile, PROGRAM_PATH, Program, ProgramBuild};
 use rgpu_model::agent_files;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
-use rgpu_protocol::plan::Arg;
 
+mod compile_line;
 mod cuda_program;
+mod executable;
 mod gpu_mode;
 mod kernel_bench;
 pub(super) mod module;
+mod own_runner;
+mod program_build;
+mod program_files;
+mod project;
 mod pytest_benchmark;
 mod python_script;
 
 pub use gpu_mode::{SetProblem, problem_set};
+pub use program_build::{BuildSystem, FolderBuild, NvccBuild, ProgramBuild, SentContent};
 pub use python_script::CudaInPython;
 
 /// A format in which people keep kernels and programs.
@@ -36,8 +41,11 @@ pub static KERNEL_SOURCES: &[&KernelSource] = &[
     &gpu_mode::GPU_MODE,
     &kernel_bench::KERNEL_BENCH,
     &pytest_benchmark::PYTEST_BENCHMARK,
+    &own_runner::OWN_RUNNER,
     &module::MODULE,
     &cuda_program::CUDA_PROGRAM,
+    &project::PROJECT,
+    &executable::EXECUTABLE,
     &python_script::PYTHON_SCRIPT,
 ];
 
@@ -64,9 +72,11 @@ pub struct FoundProgram {
     pub command: Vec<String>,
     /// How it is built on the host; `None`: it is not built, and `command` brings its own files.
     pub build: Option<ProgramBuild>,
-    /// The files to send for the build.
-    pub files: Vec<BundleFile>,
-    /// The working folder inside the job's folder of a program that is built.
+    /// The files to send for the build: the place of each below the working folder of the job, and
+    /// its content.
+    pub files: Vec<(String, SentContent)>,
+    /// The folder below the job's working folder in which a program that is built runs; empty: that
+    /// folder itself.
     pub cwd: String,
     /// The names of its own kernels, without template arguments; empty if they are unknown.
     pub kernels: Vec<String>,
@@ -84,20 +94,18 @@ pub struct FoundProgram {
 }
 
 impl FoundProgram {
-    /// The program that is built on the host, with these further arguments. `None`: it is not
-    /// built.
-    pub fn built(&self, args: &[String]) -> Option<Program> {
-        let build = self.build.clone()?;
-        let words = self.command.iter().chain(args);
-        let argv = std::iter::once(Arg::in_job(PROGRAM_PATH));
-        Some(Program {
-            name: self.name.clone(),
-            argv: argv.chain(words.map(|word| Arg::text(word.as_str()))).collect(),
-            files: self.files.clone(),
-            cwd: self.cwd.clone(),
-            build: Some(build),
-            ..Program::default()
-        })
+    /// Chooses one of the programs that the build makes.
+    ///
+    /// # Errors
+    /// [`KernelError::NoTargets`] if it is no folder with a build file.
+    pub fn choose_target(&mut self, target: &str) -> Result<(), KernelError> {
+        match &mut self.build {
+            Some(ProgramBuild::Folder(build)) => {
+                build.target = Some(target.to_owned());
+                Ok(())
+            }
+            _ => Err(KernelError::NoTargets { path: self.path.clone(), format: self.format }),
+        }
     }
 }
 

@@ -109,9 +109,11 @@ pub fn plan(
     if let ProfileTarget::Program(program) = &request.target
         && program.build.is_some()
     {
-        let program = program_build::with_build_steps(program, request, facts, chosen)?;
+        let (program, notes) = program_build::with_build_steps(program, request, facts, chosen)?;
         let target = ProfileTarget::Program(program);
-        return plan(&Request { target, ..request.clone() }, facts, binaries, job);
+        let mut draft = plan(&Request { target, ..request.clone() }, facts, binaries, job)?;
+        draft.info.notes.extend(notes);
+        return Ok(draft);
     }
     let gpu = chosen.is_some();
     let mut draft = match &request.target {

@@ -6,8 +6,10 @@ use rgpu_protocol::plan::Arg;
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
+use crate::kernel::sources::NvccBuild;
 use crate::tool::{
-    BuildSteps, BundleFile, NvccBuild, NvccStep, PROGRAM_PATH, Program, lacks_for_wheels, native,
+    BuildSteps, BundleFile, NvccStep, PROGRAM_PATH, Program, compile_steps, lacks_for_wheels,
+    native,
 };
 use rgpu_model::error::shell_word;
 
@@ -46,7 +48,7 @@ impl Language for Cuda {
         let mounted = snippet.absolute_path.as_ref().and_then(|path| tools.mounts.place_of(path));
         let path = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
         let nvcc = NvccBuild {
-            source: path.clone(),
+            sources: Vec::new(),
             flags: Vec::new(),
             // A mount may contain headers that the file includes, so the program is then compiled
             // each time.
@@ -65,7 +67,9 @@ impl Language for Cuda {
             may_fetch: tools.may_fetch_nvcc,
             timeout_s: tools.timeout_s,
         };
-        let Some(BuildSteps { steps, files }) = nvcc.steps(&step) else {
+        let Some(BuildSteps { steps, files }) =
+            compile_steps(std::slice::from_ref(&path), &nvcc, &step)
+        else {
             return Err(no_compiler(snippet, Some(facts)));
         };
         let mut argv = vec![Arg::in_job(PROGRAM_PATH)];

@@ -1,37 +1,72 @@
 //! Builds a program on the host before it runs.
 
-use rgpu_protocol::HostFacts;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
 use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 use rgpu_protocol::probe::GpuFacts;
+use rgpu_protocol::{DiagnosisRule, HostFacts};
 
 use super::compile_cache::{compile_once, compiler_rows};
-use super::draft::{BundleFile, PlanError};
+use super::draft::{BundleFile, JobFileContent, PlanError};
+use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::request::{Program, Request, path_of};
 use super::wheels::WheelNvcc;
 use super::{arch, build};
-use crate::exec::WORK_FOLDER;
+use crate::kernel::sources::{FolderBuild, NvccBuild, ProgramBuild};
 use rgpu_model::RungId;
+
+/// Path of a program's working folder in the job's folder.
+pub const WORK_FOLDER: &str = "here";
 
 /// Path of a program that was built, in the job's folder.
 pub(crate) const PROGRAM_PATH: &str = "build/program";
 
-/// How a program is built on the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProgramBuild {
-    /// From one source, by nvcc.
-    Nvcc(NvccBuild),
-}
+/// The script that builds the program of a folder.
+const BUILD_SCRIPT: &str = rgpu_harness::BUILD_PROGRAM;
+const BUILD_SCRIPT_PATH: &str = "bin/build_program.sh";
 
-/// A program that nvcc makes of one source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NvccBuild {
-    /// The place of the source in the job's folder.
-    pub source: String,
-    /// Further words for nvcc, after ours.
-    pub flags: Vec<String>,
-    /// Digest of all that it is compiled from; `None` if that is not known here. Then it is
-    /// compiled each time.
-    pub inputs: Option<String>,
+/// Meanings of messages of builds; those of compilers come after them.
+static MESSAGE_ROWS: &[MessageRow] = &[
+    MessageRow("build_program: the host has no ", "no_build_tool", RowAction::FailedStop),
+    MessageRow("build_program: *several programs", "several_programs", RowAction::FailedStop),
+    MessageRow("build_program: *makes no program", "nothing_built", RowAction::FailedStop),
+    MessageRow("fatal error: helper_*No such file", "missing_cuda_samples", RowAction::FailedStop),
+    MessageRow("fatal error: cutlass/*No such file", "missing_cutlass", RowAction::FailedStop),
+    MessageRow("fatal error: cute/*No such file", "missing_cutlass", RowAction::FailedStop),
+    MessageRow("fatal error: cublas*No such file", "missing_toolkit", RowAction::FailedStop),
+    MessageRow("fatal error: cufft*No such file", "missing_toolkit", RowAction::FailedStop),
+    MessageRow("fatal error: curand*No such file", "missing_toolkit", RowAction::FailedStop),
+    MessageRow("fatal error: cusparse*No such file", "missing_toolkit", RowAction::FailedStop),
+    MessageRow("fatal error: cusolver*No such file", "missing_toolkit", RowAction::FailedStop),
+    MessageRow("fatal error: *No such file", "missing_header", RowAction::FailedStop),
+    MessageRow("cannot find -l", "missing_library", RowAction::FailedStop),
+];
+
+/// Meanings of messages of CMake and make, where no compiler says more.
+static BUILD_ROWS: &[MessageRow] = &[
+    MessageRow("CMake Error", "build_failed", RowAction::FailedStop),
+    MessageRow("make*: * Error ", "build_failed", RowAction::FailedStop),
+    MessageRow("make*: * Stop.", "build_failed", RowAction::FailedStop),
+    MessageRow("build_program: the build failed", "build_failed", RowAction::FailedStop),
+];
+
+/// The codes of failed builds that have a title and the build's own message.
+pub const PROGRAM_BUILD_CODES: &[&str] = &[
+    "no_build_tool",
+    "several_programs",
+    "nothing_built",
+    "missing_cuda_samples",
+    "missing_cutlass",
+    "missing_toolkit",
+    "missing_header",
+    "missing_library",
+    "build_failed",
+];
+
+fn message_rows() -> Vec<DiagnosisRule> {
+    let rows = |rows| table(rows, NextRungs::default());
+    rows(MESSAGE_ROWS).into_iter().chain(compiler_rows()).chain(rows(BUILD_ROWS)).collect()
 }
 
 /// The steps that build a program, with the files that they need.
@@ -40,7 +75,7 @@ pub(crate) struct BuildSteps {
     pub(crate) files: Vec<BundleFile>,
 }
 
-/// The program with the steps that build it on this host.
+/// The program with the steps that build it on this host, and what was changed for it, in words.
 ///
 /// # Errors
 /// [`PlanError::NoCompiler`]
@@ -49,26 +84,97 @@ pub(super) fn with_build_steps(
     request: &Request,
     facts: &HostFacts,
     gpu: Option<&GpuFacts>,
-) -> Result<Program, PlanError> {
+) -> Result<(Program, Vec<String>), PlanError> {
     let mut built = Program { build: None, ..program.clone() };
-    let Some(ProgramBuild::Nvcc(nvcc)) = &program.build else { return Ok(built) };
-    let no_compiler = || PlanError::NoCompiler {
-        source_name: program.name.clone(),
-        device: false,
-        remote: facts.remote.clone(),
-        lacks: build::lacks_for_wheels(facts).join(" and "),
-    };
-    let options = NvccStep {
-        title: format!("compile {}", program.name),
+    let step = NvccStep {
+        title: format!("build {}", program.name),
         facts,
         arch: gpu.map(|gpu| arch::native(gpu.sm)),
         may_fetch: request.build.fetch,
         timeout_s: request.timeout_s,
     };
-    let BuildSteps { steps, files } = nvcc.steps(&options).ok_or_else(no_compiler)?;
+    let mut notes = Vec::new();
+    let steps = match &program.build {
+        None => return Ok((built, notes)),
+        Some(ProgramBuild::Nvcc(nvcc)) => {
+            let sources: Vec<String> =
+                nvcc.sources.iter().map(|source| in_work_folder(source)).collect();
+            compile_steps(&sources, nvcc, &step)
+        }
+        Some(ProgramBuild::Folder(folder)) => {
+            // Without a GPU it is built for the default of kernels.
+            let sm = gpu.map_or(90, |gpu| gpu.sm);
+            notes.extend(set_architectures(&mut built.files, sm));
+            folder_steps(folder, &step)
+        }
+    };
+    let BuildSteps { steps, files } = steps.ok_or_else(|| PlanError::NoCompiler {
+        source_name: program.name.clone(),
+        device: false,
+        remote: facts.remote.clone(),
+        lacks: build::lacks_for_wheels(facts).join(" and "),
+    })?;
     built.prepare.extend(steps);
     built.files.extend(files);
-    Ok(built)
+    Ok((built, notes))
+}
+
+/// nvcc of a host: that of its toolkit, or of NVIDIA's wheels.
+struct HostNvcc {
+    rung: RungId,
+    argv: Vec<Arg>,
+    /// The step that fetches the wheels, with its files.
+    fetch: Option<WheelNvcc>,
+}
+
+impl HostNvcc {
+    /// `None`: the host has none, and none may be fetched or could work.
+    fn find(step: &NvccStep<'_>) -> Option<Self> {
+        if let Some(nvcc) = path_of(step.facts, "nvcc") {
+            return Some(Self { rung: RungId::BuildNvcc, argv: vec![nvcc.into()], fetch: None });
+        }
+        let can_fetch = step.may_fetch && path_of(step.facts, "c++").is_some();
+        let wheels = can_fetch.then(WheelNvcc::new)?;
+        Some(Self { rung: RungId::BuildWheels, argv: wheels.argv.clone(), fetch: Some(wheels) })
+    }
+
+    /// The steps of a build that runs `argv` in `folder`.
+    fn steps(
+        self,
+        step: &NvccStep<'_>,
+        argv: Vec<Arg>,
+        folder: &str,
+        files: impl IntoIterator<Item = BundleFile>,
+    ) -> BuildSteps {
+        let build = Step {
+            id: "build".to_owned(),
+            title: step.title.clone(),
+            gpu: false,
+            needs: Vec::new(),
+            on_failure: OnFailure::Stop,
+            timeout_s: step.timeout_s,
+            max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
+            stdin: Default::default(),
+            rungs: vec![Rung {
+                id: self.rung.to_string(),
+                needs: Vec::new(),
+                argv,
+                env: Default::default(),
+                cwd: folder.to_owned(),
+                success: Success { files: vec![PROGRAM_PATH.to_owned()], ..Success::default() },
+                diagnosis: message_rows(),
+                artifacts: Vec::new(),
+                loses: String::new(),
+                stop: None,
+                hang: None,
+            }],
+        };
+        let (fetch, wheel_files) = self.fetch.map(|nvcc| (nvcc.step, nvcc.files)).unzip();
+        BuildSteps {
+            steps: fetch.into_iter().chain([build]).collect(),
+            files: files.into_iter().chain(wheel_files.into_iter().flatten()).collect(),
+        }
+    }
 }
 
 /// What else decides a step with nvcc.
@@ -82,61 +188,167 @@ pub(crate) struct NvccStep<'a> {
     pub(crate) timeout_s: u64,
 }
 
-impl NvccBuild {
-    /// The steps that compile it to [`PROGRAM_PATH`]. `None`: the host has no nvcc, and none may
-    /// be fetched or could work.
-    pub(crate) fn steps(&self, step: &NvccStep<'_>) -> Option<BuildSteps> {
-        let facts = step.facts;
-        let nvcc = path_of(facts, "nvcc");
-        let can_fetch = step.may_fetch && path_of(facts, "c++").is_some();
-        let wheels = (nvcc.is_none() && can_fetch).then(WheelNvcc::new);
-        let (rung, mut argv) = match (nvcc, &wheels) {
-            (Some(nvcc), _) => (RungId::BuildNvcc, vec![Arg::text(nvcc)]),
-            (None, Some(wheels)) => (RungId::BuildWheels, wheels.argv.clone()),
-            (None, None) => return None,
-        };
-        let (folder, name) = self.source.rsplit_once('/').unwrap_or(("", &self.source));
-        // nvcc would go by the file extension otherwise.
-        argv.extend(["-x", "cu", "-O3", "-std=c++17", "-lineinfo"].map(Arg::from));
-        argv.extend(step.arch.iter().map(|arch| Arg::text(format!("-arch={arch}"))));
-        argv.extend([
-            Arg::text("-I"),
-            Arg::in_job(WORK_FOLDER),
-            Arg::text("-o"),
-            Arg::in_job(PROGRAM_PATH),
-            Arg::text(name),
-        ]);
-        argv.extend(self.flags.iter().map(|flag| Arg::text(flag.as_str())));
-        let inputs = self.inputs.as_ref().map(|digest| [digest.as_bytes()]);
-        let (argv, helper) =
-            compile_once(argv, PROGRAM_PATH, inputs.as_ref().map(|inputs| inputs.as_slice()));
-        let compile = Step {
-            id: "build".to_owned(),
-            title: step.title.clone(),
-            gpu: false,
-            needs: Vec::new(),
-            on_failure: OnFailure::Stop,
-            timeout_s: step.timeout_s,
-            max_output_bytes: Some(Step::MAX_HELPER_OUTPUT_BYTES),
-            stdin: Default::default(),
-            rungs: vec![Rung {
-                id: rung.to_string(),
-                needs: Vec::new(),
-                argv,
-                env: Default::default(),
-                cwd: folder.to_owned(),
-                success: Success { files: vec![PROGRAM_PATH.to_owned()], ..Success::default() },
-                diagnosis: compiler_rows(),
-                artifacts: Vec::new(),
-                loses: String::new(),
-                stop: None,
-                hang: None,
-            }],
-        };
-        let (fetch, wheel_files) = wheels.map(|nvcc| (nvcc.step, nvcc.files)).unzip();
-        Some(BuildSteps {
-            steps: fetch.into_iter().chain([compile]).collect(),
-            files: helper.into_iter().chain(wheel_files.into_iter().flatten()).collect(),
-        })
+/// The place in the job's folder of what has this place below the working folder.
+pub(crate) fn in_work_folder(place: &str) -> String {
+    if place.is_empty() { WORK_FOLDER.to_owned() } else { format!("{WORK_FOLDER}/{place}") }
+}
+
+/// The steps that compile a program to [`PROGRAM_PATH`]. `sources` are places in the job's folder.
+/// `None`: the host has no nvcc, and none may be fetched or could work.
+pub(crate) fn compile_steps(
+    sources: &[String],
+    build: &NvccBuild,
+    step: &NvccStep<'_>,
+) -> Option<BuildSteps> {
+    let nvcc = HostNvcc::find(step)?;
+    let mut argv = nvcc.argv.clone();
+    let first = sources.first().map(String::as_str).unwrap_or_default();
+    let (folder, name) = first.rsplit_once('/').unwrap_or(("", first));
+    // nvcc would go by the file extension otherwise.
+    argv.extend(["-x", "cu", "-lineinfo"].map(Arg::from));
+    let is_given = |beginnings: [&str; 2]| {
+        build.flags.iter().any(|flag| beginnings.iter().any(|b| flag.starts_with(b)))
+    };
+    for (default, beginnings) in [("-O3", ["-O", "--optimize"]), ("-std=c++17", ["-std", "--std"])]
+    {
+        if !is_given(beginnings) {
+            argv.push(default.into());
+        }
+    }
+    argv.extend(step.arch.iter().map(|arch| Arg::text(format!("-arch={arch}"))));
+    argv.extend([
+        Arg::text("-I"),
+        Arg::in_job(WORK_FOLDER),
+        Arg::text("-o"),
+        Arg::in_job(PROGRAM_PATH),
+        Arg::text(name),
+    ]);
+    argv.extend(sources.iter().skip(1).map(Arg::in_job));
+    argv.extend(build.flags.iter().map(|flag| Arg::text(flag.as_str())));
+    let inputs = build.inputs.as_ref().map(|digest| [digest.as_bytes()]);
+    let (argv, helper) =
+        compile_once(argv, PROGRAM_PATH, inputs.as_ref().map(|inputs| inputs.as_slice()));
+    Some(nvcc.steps(step, argv, folder, helper))
+}
+
+/// The steps that build a folder and link its program as [`PROGRAM_PATH`]. `None` as for
+/// [`compile_steps`].
+fn folder_steps(build: &FolderBuild, step: &NvccStep<'_>) -> Option<BuildSteps> {
+    let nvcc = HostNvcc::find(step)?;
+    let arch = step.arch.as_deref().and_then(|arch| arch.strip_prefix("sm_"));
+    let mut argv = vec![Arg::text("sh"), Arg::in_job(BUILD_SCRIPT_PATH)];
+    argv.extend([
+        Arg::text(build.system.command()),
+        Arg::text(build.name.as_str()),
+        Arg::text(build.target.as_deref().unwrap_or_default()),
+        Arg::text(arch.unwrap_or_default()),
+        Arg::in_job(PROGRAM_PATH),
+    ]);
+    argv.extend(nvcc.argv.iter().cloned());
+    let script = BundleFile::text(BUILD_SCRIPT_PATH, BUILD_SCRIPT);
+    Some(nvcc.steps(step, argv, &in_work_folder(&build.folder), [script]))
+}
+
+/// Makes build files compile for the GPU of compute capability `sm` (times ten) and no other:
+/// they often name older ones, which the host's compiler or GPU may not know. Only the copies that
+/// are sent change. Returns what was changed, in words.
+fn set_architectures(files: &mut [BundleFile], sm: u32) -> Option<String> {
+    let mut changed: Vec<String> = Vec::new();
+    for file in files {
+        let JobFileContent::Bytes(bytes) = &mut file.content else { continue };
+        let name = file.path.rsplit('/').next().unwrap_or_default();
+        let is_cmake = name == "CMakeLists.txt" || name.ends_with(".cmake");
+        let is_make = name.to_lowercase().starts_with("makefile")
+            || name == "GNUmakefile"
+            || name.ends_with(".mk");
+        let Ok(text) = std::str::from_utf8(bytes) else { continue };
+        if !is_cmake && !is_make {
+            continue;
+        }
+        let replaced = with_architecture(text, sm);
+        if replaced != text {
+            changed.push(format!("`{name}`"));
+            *bytes = replaced.into_bytes();
+        }
+    }
+    changed.sort();
+    changed.dedup();
+    let names = changed.join(", ");
+    (!changed.is_empty()).then(|| {
+        format!("{names}: the copy on the host compiles for sm_{sm} in place of other GPUs")
+    })
+}
+
+/// The numbers of architectures in flags, of lists in variables of make, and of CMake's property.
+static ARCHITECTURES: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
+    let number = r"[0-9]{2,3}[af]?(?:-real|-virtual)?";
+    let list = format!(r"{number}(?:[ \t,;]+{number})*");
+    [
+        Regex::new(r"\b(?P<head>sm_|compute_)(?P<list>[0-9]{2,3}[af]?)\b(?P<tail>)").ok(),
+        Regex::new(&format!(
+            r"(?m)^(?P<head>[ \t]*(?:export[ \t]+)?(?:SMS?|COMPUTE|[A-Z_]*ARCH[A-Z_]*|[A-Z_]*CAPABILITY)[ \t]*[?:]?=[ \t]*)(?P<list>{list})(?P<tail>[ \t]*(?:#.*)?)$"
+        ))
+        .ok(),
+        Regex::new(&format!(
+            r#"(?P<head>CUDA_ARCHITECTURES[ \t]+"?)(?P<list>{list})(?P<tail>[ \t"\n)])"#
+        ))
+        .ok(),
+    ]
+});
+
+/// The text of a build file with its architectures replaced by that of `sm`. One that is this
+/// GPU's already stays as it is, with its suffix.
+fn with_architecture(text: &str, sm: u32) -> String {
+    let mut text = text.to_owned();
+    for regex in ARCHITECTURES.iter().flatten() {
+        let replaced = regex.replace_all(&text, |found: &Captures<'_>| {
+            let part = |name| found.name(name).map(|part| part.as_str()).unwrap_or_default();
+            let number = |word: &&str| {
+                let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit());
+                digits.parse() == Ok(sm)
+            };
+            let words = || part("list").split([' ', '\t', ',', ';']).filter(|w| !w.is_empty());
+            let own = words().find(number).map_or_else(|| sm.to_string(), str::to_owned);
+            let is_same = words().all(|word| number(&word));
+            if is_same {
+                return found[0].to_owned();
+            }
+            format!("{}{own}{}", part("head"), part("tail"))
+        });
+        text = replaced.into_owned();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_files_compile_for_the_gpu_that_there_is() {
+        for (text, expected) in [
+            ("NVCCFLAGS = -O3 -arch=sm_70\n", "NVCCFLAGS = -O3 -arch=sm_90\n"),
+            (
+                "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a",
+                "-gencode arch=compute_90,code=sm_90 -gencode arch=compute_90a,code=sm_90a",
+            ),
+            ("SMS ?= 50 60 70\nX = 7\n", "SMS ?= 90\nX = 7\n"),
+            ("  CUDA_ARCH := 75 # Turing\n", "  CUDA_ARCH := 90 # Turing\n"),
+            ("TARGET_ARCH ?= x86_64\n", "TARGET_ARCH ?= x86_64\n"),
+            ("set(CMAKE_CUDA_ARCHITECTURES 75 80 90a)\n", "set(CMAKE_CUDA_ARCHITECTURES 90a)\n"),
+            ("CUDA_ARCHITECTURES \"70;80\" X", "CUDA_ARCHITECTURES \"90\" X"),
+            ("CUDA_ARCHITECTURES native)", "CUDA_ARCHITECTURES native)"),
+            ("set(CMAKE_CUDA_ARCHITECTURES 90)\n", "set(CMAKE_CUDA_ARCHITECTURES 90)\n"),
+            ("sm_count = my_sm_70x", "sm_count = my_sm_70x"),
+        ] {
+            assert_eq!(with_architecture(text, 90), expected);
+        }
+        let mut files = [
+            BundleFile::text("here/Makefile", "A = sm_70"),
+            BundleFile::text("here/x.cu", "// sm_70"),
+        ];
+        let note = set_architectures(&mut files, 90).unwrap();
+        assert!(note.starts_with("`Makefile`:"), "{note}");
+        assert_eq!(files[1], BundleFile::text("here/x.cu", "// sm_70"));
     }
 }

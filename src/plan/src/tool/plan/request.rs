@@ -11,9 +11,9 @@ use super::draft::BundleFile;
 use super::gpu_selection::GpuSelection;
 use super::options::{DeepOptions, NcuOptions, NsysOptions, SanitizerOptions, Window};
 use super::pattern::RegionPattern;
-use super::program_build::ProgramBuild;
 use super::rank_selection::RankSelection;
 use super::region::RecordedRegion;
+use crate::kernel::sources::ProgramBuild;
 use crate::kernel::{KernelSpec, ProfileMode, SourceTree};
 use rgpu_model::RungId;
 

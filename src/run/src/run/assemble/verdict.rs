@@ -15,7 +15,7 @@ use rgpu_model::profile::CaseResult;
 use rgpu_model::profile::{ArtifactKind, CheckVerdict};
 use rgpu_model::sanitizer::SanitizerVerdict;
 use rgpu_plan::kernel::{EntryPoint, plain_kernel_name};
-use rgpu_plan::tool::{DraftInfo, ProfileTarget, Request};
+use rgpu_plan::tool::{DraftInfo, PROGRAM_BUILD_CODES, ProfileTarget, Request};
 use rgpu_remote::Remote;
 
 /// In the error that the runner writes before each phase, in case that its process ends there.
@@ -71,7 +71,9 @@ impl ProfileBuilder {
                     ("build", _, Some(message)) if code != Step::TOO_MUCH_OUTPUT => {
                         let mut failure = outcome::failure(remote, job);
                         // Else the compiler, or the host, cannot compile any kernel so.
-                        if failure.exit == Exit::Kernel {
+                        if failure.exit == Exit::Kernel
+                            && !PROGRAM_BUILD_CODES.contains(&failure.code.as_str())
+                        {
                             failure.what = "the kernel does not compile".to_owned();
                         }
                         failure.cause(message)

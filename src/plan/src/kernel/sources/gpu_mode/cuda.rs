@@ -4,15 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-
 use super::super::super::cuda_scanner::scan;
 use super::super::super::{KernelError, KernelFolders, OwnFiles, ProfileMode};
-use super::super::FoundProgram;
+use super::super::{FoundProgram, NvccBuild, ProgramBuild, SentContent};
 use super::task::Task;
 use super::{TASK_FILE, placed, spec_name};
-use crate::exec::WORK_FOLDER;
-use crate::tool::{BundleFile, NvccBuild, ProgramBuild};
 use rgpu_model::agent_files;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
 
@@ -61,21 +57,19 @@ pub(super) fn program(task: &Task, submission: PathBuf) -> Result<FoundProgram, 
         "the task's own program checks and times {}: what it prints are its own claims",
         if mode == "test" { "its tests" } else { "its benchmarks" }
     ));
-    let source = format!("{WORK_FOLDER}/{JOINED}");
     let build = NvccBuild {
-        source,
+        sources: vec![JOINED.to_owned()],
         flags: vec!["-std=c++20".to_owned(), "-DNDEBUG".to_owned()],
-        inputs: Some(digest(&sent)),
+        inputs: None,
     };
-    let at = |name: &str| format!("{WORK_FOLDER}/{name}");
     Ok(FoundProgram {
         format: "a GPU MODE problem in C++",
         name: spec_name(task, &submission),
         path: submission,
         command: vec![mode.to_owned(), CASES.to_owned()],
         build: Some(ProgramBuild::Nvcc(build)),
-        files: sent.into_iter().map(|(name, bytes)| BundleFile::text(at(&name), bytes)).collect(),
-        cwd: WORK_FOLDER.to_owned(),
+        files: sent.into_iter().map(|(name, bytes)| (name, SentContent::Bytes(bytes))).collect(),
+        cwd: String::new(),
         kernels,
         kernel_filter: None,
         driver: None,
@@ -95,18 +89,6 @@ fn joined(sources: &[&str]) -> String {
          setenv(\"POPCORN_FD\", \"1\", 0);\n}}\n{}",
         includes.concat()
     )
-}
-
-/// A digest of all names and contents.
-fn digest(files: &[(String, Vec<u8>)]) -> String {
-    let mut hash = Sha256::new();
-    for (name, bytes) in files {
-        hash.update(name);
-        hash.update([0]);
-        hash.update(bytes.len().to_le_bytes());
-        hash.update(bytes);
-    }
-    rgpu_protocol::Digest::from_bytes(&hash.finalize().into()).as_str().to_owned()
 }
 
 /// Whether a source in C++ defines the function that the task's program calls.
