@@ -1,6 +1,5 @@
 //! `rgpu kernels`: lists, shows and starts the kernels that `--kernel` finds.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -10,12 +9,12 @@ use serde::Serialize;
 
 use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
-use rgpu_model::error::{Exit, Failure, Result, shell_word};
+use super::support::profile_request::write_kernel_toml;
+use rgpu_model::error::{Failure, Result, shell_word};
 use rgpu_plan::kernel::{
     CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, NO_KERNELS, ReferenceSpec, find,
 };
 use rgpu_report::TextTable;
-use rgpu_run::store::atomic;
 
 /// List kernels, show one, or start a kernel.toml
 #[derive(Subcommand, Clone, Debug)]
@@ -32,6 +31,9 @@ pub(super) enum KernelsCommand {
     /// Write a kernel.toml beside a .cu or .py file
     #[command(after_long_help = examples!("rgpu kernels new path/to/mine.cu"))]
     New(NewArgs),
+    /// Print rgpu.h, the header of host entries and of references in C
+    #[command(after_long_help = examples!("rgpu kernels header > rgpu.h"))]
+    Header,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -42,15 +44,23 @@ pub(super) struct ShowArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct NewArgs {
-    /// The kernel's source, a .cu or .py file
+    /// The kernel's source, a .cu, .cuh, .cubin, .fatbin, .ptx or .py file
     pub file: PathBuf,
+
+    /// The kernel and how it is launched, as for `rgpu profile`
+    #[arg(long, value_name = "NAME[<<<GRID, BLOCK, BYTES>>>(ARGS)]")]
+    pub launch: Option<String>,
 }
 
 pub(super) fn run(app: &App, command: &KernelsCommand) -> Result<Status> {
     match command {
         KernelsCommand::List => list(app),
-        KernelsCommand::Show(args) => show(app, &args.name),
+        KernelsCommand::Show(args) => show(app, args),
         KernelsCommand::New(args) => new(app, args),
+        KernelsCommand::Header => {
+            app.print(rgpu_plan::tool::RGPU_H);
+            Ok(0)
+        }
     }
 }
 
@@ -190,7 +200,11 @@ fn relative_to_cwd(app: &App, path: &str) -> String {
     Path::new(path).strip_prefix(&app.cwd).map_or(path.to_owned(), |p| p.display().to_string())
 }
 
-fn show(app: &App, name: &str) -> Result<Status> {
+fn show(app: &App, args: &ShowArgs) -> Result<Status> {
+    let name = args.name.as_str();
+    if let Some(launch) = &args.launch {
+        return show_kernel(app, &find::find_launch(Path::new(name), launch)?);
+    }
     match find::find_source(name, &kernel_folders(app)).map_err(Failure::from)? {
         Found::Kernel(loaded) => show_kernel(app, &loaded),
         Found::Program(program) => show_program(app, name, &program),
@@ -330,20 +344,9 @@ fn jobs_text(jobs: &[RunnerJob]) -> &'static str {
 }
 
 fn new(app: &App, args: &NewArgs) -> Result<Status> {
-    let text = find::skeleton(&args.file).map_err(Failure::from)?;
+    let text = find::skeleton(&args.file, args.launch.as_deref()).map_err(Failure::from)?;
     let target = args.file.with_file_name("kernel.toml");
-    atomic::write_new(&target, |file| file.write_all(text.as_bytes())).map_err(|e| {
-        match e.kind() {
-            io::ErrorKind::AlreadyExists => {
-                let file = shell_word(&args.file.display().to_string());
-                Failure::new(Exit::Config, "exists", "there is already a kernel.toml")
-                    .file(target.display())
-                    .hint("a folder has one kernel: move the file into a folder of its own")
-                    .hint(format!("or measure it as it is: rgpu profile {file}"))
-            }
-            _ => Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(e),
-        }
-    })?;
+    write_kernel_toml(&target, &text, &args.file)?;
     let parent = args.file.parent().filter(|p| !p.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new("."));
     app.print_note(&format!("wrote {}; fill in sizes and the reference, then", target.display()));

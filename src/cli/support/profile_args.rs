@@ -60,6 +60,21 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(long, value_name = "SIZES", help_heading = "Kernel", allow_hyphen_values = true)]
     pub problem_sizes: Vec<String>,
 
+    /// The kernel of a bare .cu, .cuh, .cubin, .fatbin or .ptx, as in CUDA: its name,
+    /// `matmul<float, 16>`, or all of `matmul<float, 16><<<(n / 16, m / 16), (16, 16)>>>(m * n, n)`
+    /// with the elements of each array and the value of each integer (`_` leaves one to rgpu)
+    #[arg(
+        long,
+        value_name = "NAME[<<<GRID, BLOCK, BYTES>>>(ARGS)]",
+        help_heading = "Kernel",
+        requires = "the_kernel"
+    )]
+    pub launch: Option<String>,
+
+    /// Write what was assumed of a bare kernel to the kernel.toml beside it
+    #[arg(long, help_heading = "Kernel", requires = "the_kernel")]
+    pub save_kernel: bool,
+
     /// Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]
     #[arg(long, value_name = "SM", help_heading = "Kernel")]
     pub arch: Option<String>,
@@ -116,6 +131,8 @@ impl Default for ProfileArgs {
             ranks: None,
             nodes: None,
             problem_sizes: Vec::new(),
+            launch: None,
+            save_kernel: false,
             arch: None,
             seed: 1,
             warmup: None,

@@ -2,6 +2,7 @@
 //! option.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use rgpu_case::{Case, TimingPlan};
@@ -25,7 +26,7 @@ use rgpu_plan::tool::{
     RankSelection, RegionPattern, Request, ToolOptions, WAITING_KERNELS, check_launcher,
     given_flags, python_program_word,
 };
-use rgpu_run::store::{CaseSizes, InputsRecord};
+use rgpu_run::store::{CaseSizes, InputsRecord, atomic};
 
 /// Time limit for making a script's environment, which may fetch gigabytes.
 const ENVIRONMENT_TIMEOUT_S: u64 = 30 * 60;
@@ -52,6 +53,11 @@ pub(in crate::cli) struct ProfileCommand {
 /// Resolves the command line.
 pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     match (&args.kernel, args.program.is_empty()) {
+        (Some(name), _) if args.launch.is_some() => {
+            let launch = args.launch.as_deref().unwrap_or_default();
+            let found = find::find_launch(Path::new(name), launch)?;
+            kernel(app, args, name, found)
+        }
         (Some(name), _) => match find::find_source(name, &kernel_folders(app))? {
             Found::Kernel(found) => kernel(app, args, name, found),
             Found::Program(found) => found_program(app, args, name, found),
@@ -82,6 +88,9 @@ fn kernel(
         let what = format!("`{flag}` is for programs, given after `--`");
         return Err(Failure::new(Exit::Usage, "usage", what));
     }
+    if args.save_kernel {
+        save_kernel(app, &loaded)?;
+    }
     let spec = loaded.spec;
     let mode = args.mode.or(spec.mode).unwrap_or(ProfileMode::Ncu);
     let cases =
@@ -106,6 +115,40 @@ fn kernel(
         inputs,
         folder: spec.folder,
         facts: None,
+    })
+}
+
+/// Writes the kernel.toml of a kernel that has none beside its source.
+fn save_kernel(app: &App, found: &FoundKernel) -> Result<()> {
+    let spec = &found.spec;
+    if let Some(file) = &spec.file {
+        return Err(Failure::new(Exit::Usage, "usage", "this kernel has a kernel.toml already")
+            .file(file.display()));
+    }
+    let target = spec.source.with_file_name("kernel.toml");
+    write_kernel_toml(&target, &find::described(found), &spec.source)?;
+    app.print_note(&format!("wrote {}", target.display()));
+    Ok(())
+}
+
+/// Writes a new kernel.toml of the kernel in `source`.
+///
+/// # Errors
+/// [`Failure`] if there is one already, or it cannot be written.
+pub(in crate::cli) fn write_kernel_toml(target: &Path, text: &str, source: &Path) -> Result<()> {
+    atomic::write_new(target, |file| file.write_all(text.as_bytes())).map_err(|e| {
+        let failure = match e.kind() {
+            io::ErrorKind::AlreadyExists => {
+                Failure::new(Exit::Config, "exists", "there is already a kernel.toml")
+                    .hint("a folder has one kernel: move the file into a folder of its own")
+                    .hint(format!(
+                        "or measure it as it is: rgpu profile {}",
+                        shell_word(source.display())
+                    ))
+            }
+            _ => Failure::new(Exit::Disk, "disk", "cannot write").cause(e),
+        };
+        failure.file(target.display())
     })
 }
 

@@ -10,6 +10,7 @@
 mod architecture;
 mod cases;
 mod cuda_scanner;
+mod cuda_source;
 pub mod document;
 mod error;
 pub mod expr;
@@ -24,6 +25,7 @@ pub mod sizes;
 mod source;
 pub mod sources;
 mod spec;
+mod spec_text;
 
 pub use architecture::{
     SEVERAL_ARCHITECTURES, check_architecture, is_architecture, list_architectures,
@@ -49,7 +51,9 @@ pub use sources::{
 pub use spec::{
     ArgSpec, DeclaredWork, DeviceReference, EntryPoint, InputsSpec, KernelSpec, LaunchSpec,
     ModelSpec, NamedCase, PythonFunction, ReferenceSpec, ScalarValue, Sizes, TaskSpec,
+    plain_kernel_name,
 };
+pub use spec_text::toml_text;
 
 use std::path::Path;
 

@@ -41,6 +41,7 @@ pub use plan::{
     reason::*, region::*, request::*, rungs::*, sections::*, wheels::*,
 };
 pub use plan::{check, check_launcher, plan};
+pub use rgpu_harness::RGPU_H;
 
 /// A tool of the GPU host.
 pub trait Tool: Sync {

@@ -81,7 +81,8 @@ impl<'g> Module<'g> {
         Ok(Module { gpu, module, symbols })
     }
 
-    /// Finds a kernel by its symbol, or by its plain name if only one kernel has that.
+    /// Finds a kernel by its symbol, or by its name if only one kernel has that: with template
+    /// arguments (`matmul<float, 16>`), or without.
     ///
     /// The symbols are searched first, because compute-sanitizer would report a failing driver
     /// call.

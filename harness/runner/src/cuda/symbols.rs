@@ -22,9 +22,96 @@ pub(crate) fn kernel_symbols(image: &[u8]) -> Vec<String> {
     names
 }
 
-/// Symbols whose plain name (without scope, template arguments and parameters) equals `plain`.
-pub(crate) fn matching_symbols(symbols: &[String], plain: &str) -> Vec<String> {
-    symbols.iter().filter(|symbol| plain_name(symbol) == Some(plain)).cloned().collect()
+/// Symbols of the kernel that people call `name`: those whose plain name (without scope, template
+/// arguments and parameters) is the one in `name`, and of these the instances with the template
+/// arguments in `name`. If `name` has none, or no instance has all of them, those that begin with
+/// what is given; else all.
+pub(crate) fn matching_symbols(symbols: &[String], name: &str) -> Vec<String> {
+    let (head, arguments) = match name.split_once('<') {
+        Some((head, rest)) => (head, Some(plain_arguments(rest.trim_end().trim_end_matches('>')))),
+        None => (name, None),
+    };
+    let plain = head.trim().rsplit("::").next().unwrap_or(head);
+    let named = symbols.iter().filter(|symbol| plain_name(symbol) == Some(plain));
+    let named: Vec<String> = named.cloned().collect();
+    let Some(wanted) = arguments else { return named };
+    let filtered = |is_it: &dyn Fn(&str) -> bool| -> Vec<String> {
+        let instances = named.iter().filter(|symbol| {
+            template_arguments(symbol, plain).is_some_and(|arguments| is_it(&arguments))
+        });
+        instances.cloned().collect()
+    };
+    let exact = filtered(&|arguments| arguments == wanted);
+    if !exact.is_empty() {
+        return exact;
+    }
+    let begins = filtered(&|arguments| arguments.starts_with(&wanted));
+    if begins.is_empty() { named } else { begins }
+}
+
+/// The template arguments of a mangled kernel, as [`plain_arguments`] writes them.
+fn template_arguments(symbol: &str, plain: &str) -> Option<String> {
+    const MAX_SYMBOL_BYTES: usize = 16 << 10;
+    let parsed =
+        cpp_demangle::Symbol::new(symbol.get(..MAX_SYMBOL_BYTES).unwrap_or(symbol)).ok()?;
+    let demangled = parsed.demangle().ok()?;
+    let open = demangled.find(&format!("{plain}<"))? + plain.len();
+    let mut depth = 0_usize;
+    let end = demangled.get(open..)?.char_indices().find_map(|(at, c)| {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        (depth == 0).then_some(open + at)
+    })?;
+    Some(plain_arguments(demangled.get(open + 1..end)?))
+}
+
+/// Template arguments without spaces and casts, and with one spelling for each type and number.
+fn plain_arguments(text: &str) -> String {
+    let mut depth = 0_i32;
+    let arguments = text.split(|c: char| {
+        match c {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    arguments.map(plain_argument).collect::<Vec<_>>().join(",")
+}
+
+fn plain_argument(argument: &str) -> String {
+    let argument = argument.trim();
+    // `(Mode)1` is 1.
+    let value = match argument.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+        Some((_, value)) if !value.is_empty() => value,
+        _ => argument,
+    };
+    let digits = value.trim_end_matches(['u', 'l', 'U', 'L']);
+    if !digits.is_empty() && digits.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit()) {
+        return digits.to_owned();
+    }
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let spelling = match words.join(" ").as_str() {
+        "true" => "1",
+        "false" => "0",
+        "half" => "__half",
+        "nv_bfloat16" => "__nv_bfloat16",
+        "half2" => "__half2",
+        "nv_bfloat162" => "__nv_bfloat162",
+        "unsigned" | "uint32_t" | "uint" => "unsigned int",
+        "int32_t" | "signed" => "int",
+        "uint64_t" | "size_t" | "ulong" => "unsigned long",
+        "int64_t" | "ptrdiff_t" => "long",
+        "uint16_t" | "ushort" => "unsigned short",
+        "int16_t" => "short",
+        "uint8_t" | "uchar" => "unsigned char",
+        "int8_t" => "signed char",
+        other => return other.replace(' ', ""),
+    };
+    spelling.replace(' ', "")
 }
 
 /// The innermost identifier of an Itanium-mangled name, or the name itself if it is not mangled;
@@ -66,6 +153,35 @@ mod tests {
             assert_eq!(plain_name(symbol), Some(plain), "{symbol}");
         }
         assert_eq!(plain_name("_Z99x"), None);
+    }
+
+    #[test]
+    fn instances_are_named_as_people_write_them() {
+        let symbols: Vec<String> = [
+            "_Z6matmulIfLi16EEvPKT_S2_PS0_iii",
+            "_Z6matmulIfLi32EEvPKT_S2_PS0_iii",
+            "_Z6matmulI6__halfLi16EEvPKT_S4_PS2_iii",
+            "_ZN3app4scanIjLb1EEEvPT_",
+            "plain",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        for (name, found) in [
+            ("matmul<float, 16>", vec![0]),
+            ("matmul<float,32>", vec![1]),
+            ("matmul<half, 16>", vec![2]),
+            ("matmul<half>", vec![2]),
+            ("matmul<float>", vec![0, 1]),
+            ("matmul", vec![0, 1, 2]),
+            ("app::scan<unsigned int, true>", vec![3]),
+            ("scan<uint32_t, 1>", vec![3]),
+            ("plain", vec![4]),
+            ("other", vec![]),
+        ] {
+            let expected: Vec<String> =
+                found.iter().map(|at: &usize| symbols[*at].clone()).collect();
+            assert_eq!(matching_symbols(&symbols, name), expected, "{name}");
+        }
     }
 
     #[test]

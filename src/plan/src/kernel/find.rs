@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use super::sources::{self, Found};
-use super::{KernelError, KernelSpec, LANGUAGES, Language, read};
+use super::{KernelError, KernelSpec, LANGUAGES, Language, read, toml_text};
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
@@ -119,8 +119,7 @@ pub fn find_source(
     }
     if let Some(language) = extension.and_then(language_of) {
         let text = read_source(path)?;
-        let (spec, assumptions) = language.infer(path, &text)?;
-        return Ok(Found::Kernel(FoundKernel { spec, assumptions }));
+        return language.infer(path, &text, None).map(Found::Kernel);
     }
     if path.is_dir() {
         return Err(KernelError::NotInferred {
@@ -134,6 +133,24 @@ pub fn find_source(
         known: list(kernel_folders).into_iter().map(|kernel| kernel.name).collect(),
         searched: kernel_folders.folders(),
     })
+}
+
+/// Finds the kernel that `launch` names in a bare source: its name, or a launch as in CUDA.
+///
+/// # Errors
+/// As [`find`]; [`KernelError::Language`] for what is no bare source.
+pub fn find_launch(path: &Path, launch: &str) -> Result<FoundKernel, KernelError> {
+    if let Some(found) = sources::module::read(path, Some(launch)) {
+        return found;
+    }
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let Some(language) = extension.and_then(language_of) else {
+        return Err(KernelError::Language {
+            language: extension.unwrap_or_default().to_owned(),
+            file: path.to_owned(),
+        });
+    };
+    language.infer(path, &read_source(path)?, Some(launch))
 }
 
 /// Finds a kernel as [`find`] does, but only to compile it: a bare source may contain any number of
@@ -179,11 +196,11 @@ pub fn list(kernel_folders: &KernelFolders) -> Vec<ListedKernel> {
     kernels
 }
 
-/// A kernel.toml for the bare source `file`.
+/// A kernel.toml for the bare source `file`. `launch` is the value of `--launch`.
 ///
 /// # Errors
 /// [`KernelError`] if the file cannot be read, has an unknown extension, or contains no kernel.
-pub fn skeleton(file: &Path) -> Result<String, KernelError> {
+pub fn skeleton(file: &Path, launch: Option<&str>) -> Result<String, KernelError> {
     let language = file
         .extension()
         .and_then(|extension| extension.to_str())
@@ -193,7 +210,19 @@ pub fn skeleton(file: &Path) -> Result<String, KernelError> {
             file: file.to_owned(),
         })?;
     let text = read_source(file)?;
-    Ok(format!("#:schema {SCHEMA}\n{}", language.skeleton(file, &text)?))
+    Ok(format!("#:schema {SCHEMA}\n{}", language.skeleton(file, &text, launch)?))
+}
+
+/// The kernel.toml that says what was assumed of a kernel.
+pub fn described(found: &FoundKernel) -> String {
+    let mut toml = format!("#:schema {SCHEMA}\n");
+    if !found.assumptions.is_empty() {
+        toml.push_str("# rgpu read this from the source. It assumed, and you should check:\n");
+    }
+    for assumption in &found.assumptions {
+        toml.push_str(&format!("# - {assumption}\n"));
+    }
+    toml + &toml_text(&found.spec)
 }
 
 /// Whether anything has this path. What is no file that can be read gets an error with its name,
@@ -206,7 +235,7 @@ fn is_present(path: &Path) -> bool {
 const SCHEMA: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/raw/HEAD/schemas/kernel-toml.json");
 
 fn language_of(extension: &str) -> Option<&'static dyn Language> {
-    LANGUAGES.iter().copied().find(|language| language.extension() == extension)
+    LANGUAGES.iter().copied().find(|language| language.extensions().contains(&extension))
 }
 
 fn load_toml(file: &Path) -> Result<FoundKernel, KernelError> {

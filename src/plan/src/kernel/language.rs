@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{KernelError, KernelSpec};
+use super::{FoundKernel, KernelError, KernelSpec};
 
 mod cuda;
 mod python;
@@ -12,11 +12,17 @@ pub trait Language: Sync {
     /// Value of `language` in kernel.toml.
     fn name(&self) -> &'static str;
 
-    /// The extension of its source files, without the dot.
-    fn extension(&self) -> &'static str;
+    /// The extensions of its source files, without the dot.
+    fn extensions(&self) -> &'static [&'static str];
 
-    /// The spec inferred from a bare source, and the assumptions made, in words.
-    fn infer(&self, file: &Path, text: &str) -> Result<(KernelSpec, Vec<String>), KernelError>;
+    /// The spec inferred from a bare source, and the assumptions made, in words. `launch` is the
+    /// value of `--launch`: the kernel's name, or a launch as in CUDA.
+    fn infer(
+        &self,
+        file: &Path,
+        text: &str,
+        launch: Option<&str>,
+    ) -> Result<FoundKernel, KernelError>;
 
     /// A spec that serves only to compile a bare source with all its kernels: it has no arguments
     /// and no sizes. `None` if there is nothing to compile.
@@ -25,7 +31,12 @@ pub trait Language: Sync {
     }
 
     /// A kernel.toml for a bare source, with comments at the lines to check.
-    fn skeleton(&self, file: &Path, text: &str) -> Result<String, KernelError>;
+    fn skeleton(
+        &self,
+        file: &Path,
+        text: &str,
+        launch: Option<&str>,
+    ) -> Result<String, KernelError>;
 }
 
 /// Every language that a kernel.toml may name.

@@ -152,6 +152,21 @@ pub(super) fn identifier(item: &Item<'_>) -> Result<String, KernelError> {
     }
 }
 
+/// The name of a kernel: an identifier, with namespaces and with template arguments if it has any.
+fn kernel_name(item: &Item<'_>) -> Result<String, KernelError> {
+    let text = item.text()?;
+    let head = text.split('<').next().unwrap_or_default();
+    let is_name = head.trim().split("::").all(super::is_identifier);
+    let closes = !text.contains('<') || text.trim_end().ends_with('>');
+    // Arguments become part of a line of C++.
+    let is_plain = text.len() <= 255 && !text.contains([';', '{', '}', '"', '\\', '\n', '#']);
+    if is_name && closes && is_plain {
+        Ok(text.trim().to_owned())
+    } else {
+        Err(item.error(format!("`{text}` is not an identifier")))
+    }
+}
+
 fn language(item: &Item<'_>) -> Result<&'static str, KernelError> {
     let text = item.text()?;
     let names: Vec<&'static str> = LANGUAGES.iter().map(|language| language.name()).collect();
@@ -187,7 +202,7 @@ fn entry(item: &Item<'_>, language: &str) -> Result<EntryPoint, KernelError> {
     let (device, host) = (table.optional("device"), table.optional("host"));
     let python = table.optional("python");
     match (device, host, python) {
-        (Some(device), None, None) => identifier(&device).map(EntryPoint::Device),
+        (Some(device), None, None) => kernel_name(&device).map(EntryPoint::Device),
         (None, Some(host), None) => match host.integer()? {
             1 => Ok(EntryPoint::Host),
             other => Err(host.error(format!("host-entry ABI {other} is unknown; 1 is supported"))),
@@ -507,8 +522,19 @@ fn reference(
             })
         }
     };
+    let source = table.required("source")?;
+    let is_python = source.text()?.ends_with(".py");
+    if is_python {
+        return Err(source.error_with(
+            "the reference of a CUDA kernel is a C function, which is compiled on the host",
+            "write it in C (`rgpu kernels header` prints rgpu.h), or give the kernel a Python \
+             function that calls it, with `language = \"python\"`: its reference may use torch \
+             or NumPy"
+                .to_owned(),
+        ));
+    }
     Ok(ReferenceSpec {
-        source: existing_file(&table.required("source")?, folder, "reference.source")?,
+        source: existing_file(&source, folder, "reference.source")?,
         function: match table.optional("function") {
             Some(item) => identifier(&item)?,
             None => "rgpu_reference".to_owned(),

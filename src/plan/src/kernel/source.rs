@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use super::cuda_source::infer::{device_code, instantiation_of};
 use super::error::TASK_FILE;
 use super::own_files::OwnFiles;
-use super::{KernelError, KernelFolders, KernelSpec, TaskSpec};
+use super::{EntryPoint, KernelError, KernelFolders, KernelSpec, TaskSpec};
 use rgpu_model::agent_files;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
 
@@ -26,6 +27,16 @@ pub struct SourceTree {
     pub source: String,
     /// The path in `files` of the reference.
     pub reference: Option<String>,
+    /// What is compiled in place of a source that instantiates no template, or that nvcc takes for
+    /// no source: its path beside it, and its text, which includes it.
+    pub wrapper: Option<(String, String)>,
+}
+
+impl SourceTree {
+    /// The path of the file to compile.
+    pub fn compiled(&self) -> &str {
+        self.wrapper.as_ref().map_or(&self.source, |(path, _)| path)
+    }
 }
 
 impl KernelSpec {
@@ -100,6 +111,7 @@ impl KernelSpec {
         let files: BTreeMap<String, PathBuf> =
             found.iter().map(|path| (relative(path), path.clone())).collect();
         Ok(SourceTree {
+            wrapper: self.wrapper(&relative(&source))?,
             source: relative(&source),
             reference: reference.as_deref().map(relative),
             files: files.into_iter().collect(),
@@ -154,8 +166,39 @@ impl KernelSpec {
         Ok(SourceTree {
             source: name_of(&self.source).unwrap_or_default(),
             reference: self.reference.as_ref().and_then(|reference| name_of(&reference.source)),
+            wrapper: None,
             files: files.into_iter().collect(),
         })
+    }
+}
+
+impl KernelSpec {
+    /// [`SourceTree::wrapper`] of the source at this path in the tree.
+    fn wrapper(&self, source: &str) -> Result<Option<(String, String)>, KernelError> {
+        let EntryPoint::Device(entry) = &self.entry else { return Ok(None) };
+        let is_source = self.source.extension().is_some_and(|extension| extension == "cu");
+        let is_instance = entry.contains('<');
+        if self.language != "cuda" || self.is_compiled() {
+            return Ok(None);
+        }
+        let bytes = agent_files::read(&self.source, MAX_FILE_BYTES)
+            .map_err(KernelError::unreadable(&self.source, None))?;
+        let code = String::from_utf8_lossy(&bytes);
+        let device_code = device_code(&self.source, &code).filter(|_| self.flags.is_empty());
+        if is_source && !is_instance && device_code.is_none() {
+            return Ok(None);
+        }
+        let name = source.rsplit('/').next().unwrap_or(source);
+        let stem = source.rsplit_once('.').map_or(source, |(stem, _)| stem);
+        let mut text = format!("// Made by rgpu: the kernel `{entry}` of the included file.\n");
+        match device_code {
+            Some(code) => text.push_str(&format!("#line 1 \"../src/{source}\"\n{code}\n")),
+            None => text.push_str(&format!("#include \"{name}\"\n")),
+        }
+        if is_instance {
+            text.push_str(&instantiation_of(&self.source, &code, entry)?);
+        }
+        Ok(Some((format!("{stem}.rgpu.cu"), text)))
     }
 }
 

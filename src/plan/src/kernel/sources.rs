@@ -15,6 +15,7 @@ use rgpu_protocol::plan::Arg;
 mod cuda_program;
 mod gpu_mode;
 mod kernel_bench;
+pub(super) mod module;
 mod pytest_benchmark;
 mod python_script;
 
@@ -35,6 +36,7 @@ pub static KERNEL_SOURCES: &[&KernelSource] = &[
     &gpu_mode::GPU_MODE,
     &kernel_bench::KERNEL_BENCH,
     &pytest_benchmark::PYTEST_BENCHMARK,
+    &module::MODULE,
     &cuda_program::CUDA_PROGRAM,
     &python_script::PYTHON_SCRIPT,
 ];

@@ -58,7 +58,8 @@ pub struct TaskSpec {
 /// The function to launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryPoint {
-    /// A `__global__` function of this name.
+    /// A `__global__` function of this name, as people write it: `ns::matmul<float, 16>` for an
+    /// instance of a template.
     Device(String),
     /// The functions of the host-entry ABI (`harness/include/rgpu.h`).
     Host,
@@ -216,6 +217,16 @@ pub struct DeclaredWork {
     pub regions: Vec<(String, Expr)>,
 }
 
+/// Extensions of files with compiled code.
+pub(super) const COMPILED_EXTENSIONS: [&str; 3] = ["cubin", "fatbin", "ptx"];
+
+/// The innermost name of a kernel without its template arguments: `matmul` of
+/// `ns::matmul<float, 16>`.
+pub fn plain_kernel_name(entry: &str) -> &str {
+    let head = entry.split('<').next().unwrap_or(entry).trim();
+    head.rsplit("::").next().unwrap_or(head)
+}
+
 impl KernelSpec {
     /// Name of the entry: the `__global__` function, `rgpu_launch`, or the Python callable.
     pub fn entry_name(&self) -> &str {
@@ -224,6 +235,12 @@ impl KernelSpec {
             EntryPoint::Host => "rgpu_launch",
             EntryPoint::Python(python) => &python.function,
         }
+    }
+
+    /// Whether the source is compiled code: a cubin, a fatbin, or PTX.
+    pub fn is_compiled(&self) -> bool {
+        let extension = self.source.extension().and_then(|extension| extension.to_str());
+        self.language == "cuda" && extension.is_some_and(|e| COMPILED_EXTENSIONS.contains(&e))
     }
 
     /// Whether the entry is a Python callable.

@@ -279,7 +279,10 @@ fn vecadd_at(folder: &Path) -> KernelSpec {
 fn a_bare_source_is_inferred_with_its_assumptions() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.cu");
-    let source = "__global__ void axpy(const float *x, float *y, float alpha, int n) {}";
+    let source = "__global__ void axpy(const float *x, float *y, float alpha, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] += alpha * x[i];
+    }";
     std::fs::write(&file, source).unwrap();
     let loaded = find::find(file.to_str().unwrap(), &kernel_folders()).unwrap();
     assert_eq!(loaded.spec.entry, EntryPoint::Device("axpy".into()));
@@ -288,11 +291,10 @@ fn a_bare_source_is_inferred_with_its_assumptions() {
     let set = &loaded.spec.cases(&CaseSelection::Default).unwrap()[0];
     assert_eq!(set.launch.as_ref().unwrap().grid, [65536, 1, 1]);
     insta::assert_snapshot!(loaded.assumptions.join("\n"), @r"
-    `n` is the number of elements of every array: 16777216
-    inputs, with random values: `x`
-    read and written, with random values before the launch: `y`
+    launched with `<<<ceil_div(n, 256), 256>>>`, the block's shape: usual
+    n = 16777216; `--problem-sizes` chooses others
+    arrays with random values: `x` f32[n] (read), `y` f32[n] (read and written)
     `alpha` is 1
-    blocks of 256 threads, enough of them for every element
     there is no reference: results are not checked
     ");
 }
@@ -308,10 +310,14 @@ fn a_source_that_leaves_choices_open_is_refused_with_the_reason() {
     };
     insta::assert_snapshot!(
         [
-            message("__global__ void k(float *a, int m, int n) {}"),
-            message("__global__ void k(float4 *a, int n) {}"),
-            message("__global__ void a() {} __global__ void b() {}"),
-            message("__global__ void k(float *a) { a[threadIdx.y] = 0; }"),
+            message(
+                "struct P { int n; float a; };\n__global__ void k(P p, float *x) { x[0] = p.a; }"
+            ),
+            message("__global__ void k(float **rows, int n) { rows[0][0] = n; }"),
+            message("template <int MODE> __global__ void k(float *a) { a[MODE] = 0; }"),
+            message(
+                "__global__ void k(float *a, int *i) { extern __shared__ float s[]; s[i[0]] = *a; }"
+            ),
             message("__global__ void k(float *a) {} int main() {}"),
             message("void f() {}"),
         ]
@@ -325,18 +331,18 @@ fn a_skeleton_is_a_kernel_toml_that_reads_back() {
     let file = folder.path().join("mine.cu");
     for source in [
         "__global__ void mm(const __half *a, float *c, int m, int n, float alpha) {}",
-        "template <int N> __global__ void t(float4 *a) { extern __shared__ int s[]; }",
+        "template <int TILE> __global__ void t(float4 *a) { a[threadIdx.x] = a[TILE]; }",
         "__global__ void a(float *x, int n) {} __global__ void b(float *x, int n) {}",
         "extern \"C\" int rgpu_launch(void *s, cudaStream_t t) { return 0; }",
     ] {
         std::fs::write(&file, source).unwrap();
-        let text = find::skeleton(&file).unwrap();
+        let text = find::skeleton(&file, None).unwrap();
         let spec = read(&folder.path().join("kernel.toml"), &text).unwrap();
         spec.cases(&CaseSelection::All).unwrap();
     }
     std::fs::write(&file, "__global__ void mm(const __half *a, float *c, int m, int n) {}")
         .unwrap();
-    insta::assert_snapshot!(find::skeleton(&file).unwrap());
+    insta::assert_snapshot!(find::skeleton(&file, None).unwrap());
 }
 
 #[test]
@@ -346,7 +352,7 @@ fn a_skeleton_and_a_bare_source_are_inferred_alike() {
     let source = "__global__ void saxpy(const float *x, float *y, int *hits, float a, int n) {}";
     std::fs::write(&file, source).unwrap();
     let bare = find::find(file.to_str().unwrap(), &kernel_folders()).unwrap().spec;
-    let text = find::skeleton(&file).unwrap();
+    let text = find::skeleton(&file, None).unwrap();
     let written = read(&folder.path().join("kernel.toml"), &text).unwrap();
     let describe_args = |spec: &KernelSpec| -> Vec<String> {
         let args = spec.args.iter();
@@ -376,6 +382,9 @@ proptest::proptest! {
         text in "([ -~é\n]|__global__ void k|__launch_bounds__|[(){};,*<>\"'/#]){0,80}",
     ) {
         cuda_scanner::scan(&text);
+        let _ = super::cuda_source::infer::infer(Path::new("x.cu"), &text, None);
+        let source = format!("__global__ void k(float *x, int n) {{ {text} }}");
+        let _ = super::cuda_source::infer::infer(Path::new("x.cu"), &source, Some(&text));
     }
 }
 

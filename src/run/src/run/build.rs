@@ -29,7 +29,7 @@ use rgpu_model::disasm::{DisasmDocument, ImageKind, Input};
 use rgpu_model::error::{Exit, Failure, Result, Side, are_same_hint};
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
-use rgpu_plan::kernel::{CaseSelection, EntryPoint, example_instances};
+use rgpu_plan::kernel::{CaseSelection, EntryPoint, example_instances, plain_kernel_name};
 use rgpu_plan::tool::{
     self, Draft, DraftInfo, DslBuild, HostBinaries, JobName, PlanError, ProfileTarget, Request,
 };
@@ -156,13 +156,14 @@ impl BuildRun<'_> {
         let BuildTarget::Kernel(request) = &self.target else { return };
         let ProfileTarget::Kernel { spec, .. } = &request.target else { return };
         let EntryPoint::Device(entry) = &spec.entry else { return };
+        let entry = plain_kernel_name(entry);
         let cases = spec.cases(&CaseSelection::Default).unwrap_or_default();
         let Some(launch) = cases.first().and_then(|case| case.launch.as_ref()) else { return };
         let threads = launch.block.iter().fold(1_u32, |n, size| n.saturating_mul(*size));
         let images = build.code.iter_mut().flat_map(|input| &mut input.images);
         for image in images {
             // A mangled name contains the plain one.
-            for kernel in image.kernels.iter_mut().filter(|k| k.symbol.contains(entry.as_str())) {
+            for kernel in image.kernels.iter_mut().filter(|k| k.symbol.contains(entry)) {
                 let shared = launch.dynamic_shared.into();
                 kernel.occupancy =
                     disasm::theoretical_occupancy(kernel, &image.arch, Some(threads), shared);

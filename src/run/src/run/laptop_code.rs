@@ -399,6 +399,7 @@ mod tests {
     fn sources_include_only_what_is_sent_and_headers() {
         let file = |name: &str| (name.to_owned(), PathBuf::new());
         let sources = SourceTree {
+            wrapper: None,
             files: vec![file("k/mine.cu"), file("common/a.cuh")],
             ..SourceTree::default()
         };

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::spec::{DeclaredWork, EntryPoint, PythonFunction, ReferenceSpec, Sizes};
-use super::super::{KernelError, KernelSpec, name_of};
+use super::super::{FoundKernel, KernelError, KernelSpec, name_of};
 use super::Language;
 use rgpu_model::error::shell_word;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
@@ -22,16 +22,24 @@ impl Language for Python {
         "python"
     }
 
-    fn extension(&self) -> &'static str {
-        "py"
+    fn extensions(&self) -> &'static [&'static str] {
+        &["py"]
     }
 
-    fn infer(&self, file: &Path, text: &str) -> Result<(KernelSpec, Vec<String>), KernelError> {
+    fn infer(
+        &self,
+        file: &Path,
+        text: &str,
+        launch: Option<&str>,
+    ) -> Result<FoundKernel, KernelError> {
         let not_inferred = |problem: &str| KernelError::NotInferred {
             file: file.to_owned(),
             problem: problem.to_owned(),
             instead: None,
         };
+        if launch.is_some() {
+            return Err(not_inferred("`--launch` is for kernels in CUDA C++"));
+        }
         if !functions(text).any(|(name, _)| name == POPCORN) {
             let word = shell_word(file.display());
             let as_program = format!("as a program: `rgpu profile -- python3 {word}`");
@@ -97,10 +105,15 @@ impl Language for Python {
             "the reference is `ref_kernel`; a value may be off by 1e-3, absolute and relative"
                 .to_owned(),
         ];
-        Ok((spec, assumptions))
+        Ok(FoundKernel { spec, assumptions })
     }
 
-    fn skeleton(&self, file: &Path, text: &str) -> Result<String, KernelError> {
+    fn skeleton(
+        &self,
+        file: &Path,
+        text: &str,
+        _launch: Option<&str>,
+    ) -> Result<String, KernelError> {
         let function = functions(text)
             .map(|(name, _)| name)
             .filter(|name| !name.starts_with('_') && *name != "generate_input")
@@ -193,13 +206,13 @@ mod tests {
         ] {
             let path = folder.path().join(name);
             std::fs::write(&path, text).unwrap();
-            let toml = super::super::super::find::skeleton(&path).unwrap();
+            let toml = super::super::super::find::skeleton(&path, None).unwrap();
             let file = folder.path().join("kernel.toml");
             let spec = super::super::super::read(&file, &toml).unwrap();
             assert!(spec.is_python() && !spec.entry_name().starts_with('_'), "{toml}");
         }
         let path = folder.path().join("c.py");
         std::fs::write(&path, "x = 1\n").unwrap();
-        assert!(super::super::super::find::skeleton(&path).is_err());
+        assert!(super::super::super::find::skeleton(&path, None).is_err());
     }
 }

@@ -49,6 +49,10 @@ pub fn compilers(facts: &HostFacts, entry: &EntryPoint) -> Vec<Compiler> {
 pub(super) fn module(spec: &KernelSpec) -> String {
     let stem = stem(spec);
     match spec.entry {
+        EntryPoint::Device(_) if spec.is_compiled() => {
+            let name = spec.source.file_name().unwrap_or_default().to_string_lossy();
+            format!("src/{name}")
+        }
         EntryPoint::Device(_) => format!("{BUILD}/{stem}.cubin"),
         EntryPoint::Host => format!("{BUILD}/lib{stem}.so"),
         // Python compiles the kernel when it runs.
@@ -81,6 +85,7 @@ pub(super) fn source_names(sources: &SourceTree) -> Vec<SourceNames> {
 pub(super) fn built_files(spec: &KernelSpec) -> Vec<String> {
     let stem = stem(spec);
     match spec.entry {
+        EntryPoint::Device(_) if spec.is_compiled() => Vec::new(),
         EntryPoint::Device(_) => vec![module(spec), format!("{BUILD}/{stem}.ptx")],
         EntryPoint::Host => vec![module(spec)],
         EntryPoint::Python(_) => Vec::new(),
@@ -197,7 +202,7 @@ fn nvcc_rung(request: &CompileRequest<'_>, id: &RungId, mut argv: Vec<Arg>) -> R
     let product = request.product();
     argv.push(product.trim_start_matches("build/").into());
     argv.extend(request.flags());
-    argv.push(format!("{SOURCES}/{}", sources.source).into());
+    argv.push(format!("{SOURCES}/{}", sources.compiled()).into());
     let ptx = artifact(format!("{BUILD}/{stem}*.ptx"), ArtifactKind::Ptx);
     let mut artifacts = match options.output {
         // The library contains the code; the cubin that --keep leaves beside it is easier to read.
@@ -224,7 +229,7 @@ fn nvrtc_rung(request: &CompileRequest<'_>, library: &str) -> Rung {
     let (folder, _) = library.rsplit_once('/').unwrap_or((".", library));
     let ptx = format!("{BUILD}/{}.ptx", stem(spec));
     let mut argv = vec![Arg::in_job(super::RUNNER), "nvrtc".into(), "--source".into()];
-    argv.push(format!("{SOURCES}/{}", sources.source).into());
+    argv.push(format!("{SOURCES}/{}", sources.compiled()).into());
     argv.extend(["--arch".into(), (*arch).into()]);
     if options.output != BuildProduct::Ptx {
         argv.extend(["--cubin".into(), Arg::in_job(request.product())]);

@@ -236,6 +236,9 @@ impl<'a> Planner<'a> {
         self.files.extend(
             sources.map(|(there, here)| BundleFile::copy(format!("src/{there}"), here.clone())),
         );
+        if let Some((there, text)) = &target.sources.wrapper {
+            self.files.push(BundleFile::text(format!("src/{there}"), text.clone()));
+        }
         if !self.jobs.is_python() {
             self.files.push(BundleFile::text("include/rgpu.h", HEADER));
         }
@@ -263,7 +266,7 @@ impl<'a> Planner<'a> {
         let plain = RunnerInput { reference: None, ..target.input.clone() };
         self.add_runner_input(RUNNER_INPUT, &target.input);
         self.add_runner_input(RUNNER_INPUT_PLAIN, &plain);
-        if self.request.mode == ProfileMode::Sanitizer {
+        if self.request.mode == ProfileMode::Sanitizer || target.spec.file.is_none() {
             // Warm-up launches would only repeat each finding.
             let timing = TimingPlan { warmup: 0, ..plain.timing.clone() };
             self.add_runner_input(RUNNER_INPUT_SANITIZER, &RunnerInput { timing, ..plain });
@@ -278,6 +281,12 @@ impl<'a> Planner<'a> {
     }
 
     fn build(&mut self, target: &KernelTarget<'_>) -> Result<(), PlanError> {
+        if target.spec.is_compiled() {
+            if self.request.part != PlanPart::Build {
+                self.reference(target);
+            }
+            return Ok(());
+        }
         // The host may have another GPU than the one for which the code was built.
         let built = self.request.prebuilt.iter().find(|code| code.arch == target.arch);
         if let Some(built) = built {
@@ -375,6 +384,9 @@ impl<'a> Planner<'a> {
     }
 
     fn on_gpu(&mut self, target: &KernelTarget<'_>, is_retry: bool) -> Result<(), PlanError> {
+        if target.spec.file.is_none() && !is_retry && self.request.part != PlanPart::Build {
+            self.add_bounds_step()?;
+        }
         for step in self.request.mode.info().steps {
             match step {
                 ModeStep::Verify if !is_retry => self.verify(&target.spec.name),

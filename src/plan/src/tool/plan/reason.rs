@@ -66,6 +66,13 @@ pub static REASONS: &[Reason] = &[
         "raise the limit with `--timeout`, or choose smaller sizes with `--problem-sizes`",
     ),
     row(
+        "outside_arrays",
+        Side::Kernel,
+        "the assumed launch reads or writes outside of an array",
+        "its log names the line; give the launch and the elements of each array: \
+         `--launch 'KERNEL<<<GRID, BLOCK>>>(…)'`, or complete the kernel.toml of `rgpu kernels new`",
+    ),
+    row(
         "hung",
         Side::Kernel,
         "the program hung: it printed nothing for the time of `--hang`",

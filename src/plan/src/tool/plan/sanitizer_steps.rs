@@ -6,15 +6,26 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Success};
 
 use super::draft::PlanError;
 use super::ladder::artifact;
-use super::message_rows::{NextRungs, table};
+use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::options::SanitizerTool;
 use super::planner::{Planner, plain_rung};
 use super::request::{ProfileTarget, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{RUNNER_INPUT_SANITIZER, rank_shim, reason};
+use crate::kernel::ProfileMode;
 use crate::tool::sanitizer;
 use rgpu_model::RungId;
 use rgpu_model::profile::ArtifactKind;
+
+/// Messages of memcheck, the guarded run and the driver about accesses outside of arrays.
+static OUTSIDE_ARRAYS: &[MessageRow] = &[
+    MessageRow("Invalid __global__", "outside_arrays", RowAction::Stop),
+    MessageRow("Invalid __shared__", "outside_arrays", RowAction::Stop),
+    MessageRow("Misaligned __", "outside_arrays", RowAction::Stop),
+    MessageRow("write before", "outside_arrays", RowAction::FailedStop),
+    MessageRow("write after", "outside_arrays", RowAction::FailedStop),
+    MessageRow("CUDA_ERROR_ILLEGAL_ADDRESS", "outside_arrays", RowAction::FailedStop),
+];
 
 impl Planner<'_> {
     pub(super) fn add_sanitizer_steps(&mut self) -> Result<(), PlanError> {
@@ -63,6 +74,39 @@ impl Planner<'_> {
                 left_out: self.info.left_out.clone(),
             })
         }
+    }
+
+    /// Adds the step that looks for accesses outside of the arrays of a launch that was inferred,
+    /// before anything is measured. A finding ends the run. In mode `sanitizer` the findings are the
+    /// result.
+    pub(super) fn add_bounds_step(&mut self) -> Result<(), PlanError> {
+        if self.request.mode == ProfileMode::Sanitizer || self.jobs.is_python() {
+            return Ok(());
+        }
+        let rows = |rows: &[MessageRow]| table(rows, NextRungs::default());
+        let mut rungs = Vec::new();
+        if let Some(path) = path_of(self.facts, "compute-sanitizer") {
+            let tool = SanitizerTool::Memcheck;
+            let mut argv: Vec<Arg> =
+                [path, "--tool", tool.name(), "--print-limit", "4"].map(Arg::from).to_vec();
+            let (command, _) = self.jobs.command("once", RUNNER_INPUT_SANITIZER, &[], "bounds");
+            argv.extend(command);
+            let mut rung = plain_rung(&RungId::Sanitizer, argv, Vec::new());
+            rung.success = Success { exit: Vec::new(), ..Success::default() };
+            rung.success.prints = vec![sanitizer::summary(tool)];
+            rung.diagnosis = rows(OUTSIDE_ARRAYS);
+            rung.diagnosis.extend(rows(RungTool::Sanitizer.messages()));
+            rungs.push(rung);
+        }
+        let (argv, _) = self.jobs.command("guard", RUNNER_INPUT_SANITIZER, &[], "bounds");
+        let mut rung = plain_rung(&RungId::Guard, argv, Vec::new());
+        // Other findings of the guarded run say nothing against the launch.
+        rung.success.exit = vec![0, 10];
+        rung.diagnosis = rows(OUTSIDE_ARRAYS);
+        rungs.push(rung);
+        let title = "check that the assumed launch stays inside its arrays".to_owned();
+        self.step("bounds", title, true, rungs);
+        Ok(())
     }
 
     fn sanitizer_rung(&mut self, path: &str, tool: SanitizerTool) -> Result<Rung, PlanError> {

@@ -14,7 +14,7 @@ use rgpu_model::error::{Exit, Failure};
 use rgpu_model::profile::CaseResult;
 use rgpu_model::profile::{ArtifactKind, CheckVerdict};
 use rgpu_model::sanitizer::SanitizerVerdict;
-use rgpu_plan::kernel::EntryPoint;
+use rgpu_plan::kernel::{EntryPoint, plain_kernel_name};
 use rgpu_plan::tool::{DraftInfo, ProfileTarget, Request};
 use rgpu_remote::Remote;
 
@@ -152,7 +152,7 @@ impl ProfileBuilder {
         // With a GPU the driver reports it. A mangled name contains the plain one.
         if self.profile.gpu.is_some()
             || !compiled
-            || symbols.iter().any(|s| *s == function || s.contains(function.as_str()))
+            || symbols.iter().any(|s| s.contains(plain_kernel_name(function)))
         {
             return None;
         }

@@ -1,0 +1,605 @@
+//! Finds the kernels, functions, structures and constants that a source declares.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::lex::Token;
+use super::parse::{Parser, TypeNames, is_builtin_type, split_arguments};
+use super::tree::{Expression, Statement, TypeText};
+use super::types::{Field, TypeTable};
+
+/// What a source declares.
+#[derive(Clone, Debug, Default)]
+pub(in crate::kernel) struct Declared {
+    pub(in crate::kernel) kernels: Vec<Function>,
+    /// Functions that run on the device only, and those that run on the host.
+    pub(super) device_functions: Vec<Function>,
+    pub(super) host_functions: Vec<Function>,
+    pub(super) constants: HashMap<Rc<str>, Expression>,
+    pub(super) types: TypeTable,
+    /// `template __global__ void f<float>(…)`: name and arguments.
+    pub(super) instantiations: Vec<(Rc<str>, Vec<Vec<Token>>)>,
+    pub(in crate::kernel) has_main: bool,
+    pub(in crate::kernel) has_host_entry: bool,
+}
+
+/// A function with a body.
+#[derive(Clone, Debug)]
+pub(in crate::kernel) struct Function {
+    pub(in crate::kernel) name: Rc<str>,
+    /// Its namespaces, each followed by `::`; an unnamed one adds nothing.
+    pub(in crate::kernel) scope: String,
+    /// Its namespaces, outermost first; empty text for an unnamed one.
+    pub(super) namespaces: Vec<String>,
+    pub(in crate::kernel) template: Vec<TemplateParam>,
+    pub(in crate::kernel) params: Vec<Param>,
+    /// The first argument of `__launch_bounds__`.
+    pub(super) launch_bounds: Option<Expression>,
+    pub(super) body: Vec<Statement>,
+    pub(in crate::kernel) line: u32,
+    /// The first and last line of its definition.
+    pub(super) lines: (u32, u32),
+    /// Whether it stands in the source itself, not in an included file.
+    pub(super) is_own: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::kernel) struct TemplateParam {
+    pub(in crate::kernel) name: Rc<str>,
+    pub(in crate::kernel) is_type: bool,
+    /// Its default argument; empty without one.
+    pub(super) default: Vec<Token>,
+    /// `typename...`, a template as a parameter, or a constraint that was not understood.
+    pub(super) is_unusual: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::kernel) struct Param {
+    pub(in crate::kernel) name: Rc<str>,
+    pub(super) kind: TypeText,
+    /// Its extents in brackets, which make it a pointer.
+    pub(super) is_array: bool,
+    /// As written.
+    pub(in crate::kernel) text: String,
+    pub(in crate::kernel) line: u32,
+}
+
+/// Reads the declarations of a preprocessed source.
+pub(super) fn declared(tokens: &[Token]) -> Declared {
+    let mut types = TypeNames::default();
+    // Types may be used in functions that stand before others declare them in an included file.
+    for window in tokens.windows(2) {
+        let [word, name] = window else { continue };
+        let is_type = matches!(&*word.text, "struct" | "class" | "typename" | "using" | "enum");
+        if is_type && name.text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+            types.0.insert(name.text.clone());
+        }
+    }
+    let mut reader =
+        Reader { tokens, at: 0, types, scopes: Vec::new(), declared: Declared::default() };
+    reader.read();
+    reader.declared
+}
+
+/// A brace that is open at the level of declarations.
+enum Scope {
+    Namespace(String),
+    Linkage,
+}
+
+struct Reader<'a> {
+    tokens: &'a [Token],
+    at: usize,
+    types: TypeNames,
+    scopes: Vec<Scope>,
+    declared: Declared,
+}
+
+impl<'a> Reader<'a> {
+    fn text_at(&self, at: usize) -> &'a str {
+        self.tokens.get(at).map_or("", |token| &token.text)
+    }
+
+    fn read(&mut self) {
+        while self.at < self.tokens.len() {
+            let before = self.at;
+            self.declaration();
+            if self.at == before {
+                self.at += 1;
+            }
+        }
+    }
+
+    fn declaration(&mut self) {
+        match self.text_at(self.at) {
+            "namespace" => self.namespace(),
+            "inline" if self.text_at(self.at + 1) == "namespace" => self.at += 1,
+            "}" => {
+                self.scopes.pop();
+                self.at += 1;
+            }
+            ";" => self.at += 1,
+            "extern" if self.text_at(self.at + 1).starts_with('"') => {
+                self.at += 2;
+                if self.text_at(self.at) == "{" {
+                    self.scopes.push(Scope::Linkage);
+                    self.at += 1;
+                }
+            }
+            "using" => self.using(),
+            "typedef" => self.typedef(),
+            "template" if self.text_at(self.at + 1) != "<" => self.instantiation(),
+            _ => self.function_or_variable(),
+        }
+    }
+
+    fn namespace(&mut self) {
+        let mut name = String::new();
+        self.at += 1;
+        while !matches!(self.text_at(self.at), "{" | ";" | "=" | "") {
+            name.push_str(self.text_at(self.at));
+            self.at += 1;
+        }
+        if self.text_at(self.at) == "{" {
+            self.scopes.push(Scope::Namespace(name));
+            self.at += 1;
+        } else {
+            self.skip_declaration();
+        }
+    }
+
+    fn namespaces(&self) -> Vec<String> {
+        let names = self.scopes.iter().filter_map(|open| match open {
+            Scope::Namespace(name) => Some(name.clone()),
+            Scope::Linkage => None,
+        });
+        names.collect()
+    }
+
+    fn scope(&self) -> String {
+        let names = self.namespaces().into_iter().filter(|name| !name.is_empty());
+        names.map(|name| name + "::").collect()
+    }
+
+    /// The index after the bracket that closes the one at `open`.
+    fn end_of_brackets(&self, open: usize) -> usize {
+        let mut depth = 0_usize;
+        for at in open..self.tokens.len() {
+            match self.text_at(at) {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => {
+                    depth = depth.saturating_sub(1);
+                    if depth == 0 {
+                        return at + 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.tokens.len()
+    }
+
+    /// Skips to the `;` or the body that ends a declaration.
+    fn skip_declaration(&mut self) {
+        while self.at < self.tokens.len() {
+            match self.text_at(self.at) {
+                ";" => {
+                    self.at += 1;
+                    return;
+                }
+                "{" => {
+                    self.at = self.end_of_brackets(self.at);
+                    if self.text_at(self.at) == ";" {
+                        self.at += 1;
+                    }
+                    return;
+                }
+                "(" | "[" => self.at = self.end_of_brackets(self.at),
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    fn using(&mut self) {
+        let name = self.text_at(self.at + 1);
+        if self.text_at(self.at + 2) == "=" {
+            let end = (self.at..self.tokens.len()).find(|at| self.text_at(*at) == ";");
+            let inside = self.tokens.get(self.at + 3..end.unwrap_or(self.at + 3));
+            let mut parser = Parser::new(inside.unwrap_or_default(), &self.types);
+            if let Some(kind) = parser.type_text() {
+                self.declared.types.aliases.insert(name.into(), kind);
+            }
+        }
+        self.skip_declaration();
+    }
+
+    fn typedef(&mut self) {
+        if matches!(self.text_at(self.at + 1), "struct" | "union") {
+            self.at += 1;
+            return self.structure();
+        }
+        let end = (self.at..self.tokens.len()).find(|at| self.text_at(*at) == ";");
+        let inside = self.tokens.get(self.at + 1..end.unwrap_or(self.at + 1)).unwrap_or_default();
+        let mut parser = Parser::new(inside, &self.types);
+        if let (Some(kind), Some(name)) = (parser.type_text(), inside.last()) {
+            self.types.0.insert(name.text.clone());
+            self.declared.types.aliases.insert(name.text.clone(), kind);
+        }
+        self.skip_declaration();
+    }
+
+    /// `struct [name] { fields } [name];`
+    fn structure(&mut self) {
+        let open = (self.at..self.tokens.len())
+            .find(|at| matches!(self.text_at(*at), "{" | ";" | "(" | "="));
+        let Some(open) = open.filter(|open| self.text_at(*open) == "{") else {
+            return self.function_or_variable_from(self.at);
+        };
+        let head = self.tokens.get(self.at + 1..open).unwrap_or_default();
+        let head = head.split(|token| &*token.text == ":").next().unwrap_or_default();
+        let names = head.iter().filter(|t| t.text.starts_with(|c: char| c.is_alphabetic()));
+        let name = names.last().map(|token| token.text.clone());
+        let end = self.end_of_brackets(open);
+        let body = self.tokens.get(open + 1..end - 1).unwrap_or_default();
+        let fields = self.fields(body);
+        let after = self.tokens.get(end).filter(|t| &*t.text != ";").map(|t| t.text.clone());
+        for name in name.into_iter().chain(after) {
+            self.types.0.insert(name.clone());
+            if let Some(fields) = &fields {
+                self.declared.types.structures.insert(name, fields.clone());
+            }
+        }
+        self.at = end;
+        self.skip_declaration();
+    }
+
+    /// The members of a structure; `None` if some were not understood.
+    fn fields(&self, body: &[Token]) -> Option<Vec<Field>> {
+        let mut fields = Vec::new();
+        let mut rest = body;
+        while !rest.is_empty() {
+            // A member function ends with its body.
+            let end = rest.iter().position(|token| matches!(&*token.text, ";" | "{"))?;
+            let (member, after) = rest.split_at(end);
+            let is_function = member.iter().any(|token| &*token.text == "(");
+            if rest.get(end).is_some_and(|token| &*token.text == "{") {
+                let mut depth = 0_usize;
+                let close = after.iter().position(|token| {
+                    match &*token.text {
+                        "{" => depth += 1,
+                        "}" => depth -= 1,
+                        _ => {}
+                    }
+                    depth == 0
+                })?;
+                rest = after.get(close + 1..)?;
+                if !is_function {
+                    return None;
+                }
+                rest = rest.strip_prefix_token(";");
+                continue;
+            }
+            rest = after.get(1..)?;
+            let is_constant =
+                member.first().is_some_and(|t| matches!(&*t.text, "static" | "using" | "typedef"));
+            if is_function || is_constant || member.is_empty() {
+                continue;
+            }
+            let mut with_end = member.to_vec();
+            with_end.extend(after.first().cloned());
+            for statement in Parser::new(&with_end, &self.types).statements() {
+                let super::tree::StatementKind::Declare(declared) = statement.kind else {
+                    return None;
+                };
+                let mut count = 1_u64;
+                for extent in &declared.extents {
+                    let Expression::Number(extent) = extent else { return None };
+                    count = count.checked_mul(u64::try_from(*extent).ok()?)?;
+                }
+                fields.push(Field { name: declared.name.clone(), kind: declared.kind, count });
+            }
+        }
+        (!fields.is_empty()).then_some(fields)
+    }
+
+    /// `template __global__ void name<args>(…);`
+    fn instantiation(&mut self) {
+        let end = (self.at..self.tokens.len()).find(|at| self.text_at(*at) == ";");
+        let end = end.unwrap_or(self.tokens.len());
+        let words = self.tokens.get(self.at..end).unwrap_or_default();
+        if let Some(open) = words.iter().position(|token| &*token.text == "<") {
+            let parser = Parser::new(words, &self.types);
+            if let (Some(name), Some(close)) =
+                (words.get(open.wrapping_sub(1)), parser.template_end(open))
+            {
+                let inside = words.get(open + 1..close - 1).unwrap_or_default();
+                self.declared.instantiations.push((name.text.clone(), split_arguments(inside)));
+            }
+        }
+        self.at = end + 1;
+    }
+
+    fn function_or_variable(&mut self) {
+        self.function_or_variable_from(self.at);
+    }
+
+    /// Reads a declaration: everything up to `;`, or up to the body after a parameter list.
+    fn function_or_variable_from(&mut self, start: usize) {
+        let mut at = start;
+        let mut template = None;
+        while self.text_at(at) == "template" && self.text_at(at + 1) == "<" {
+            let Some(end) = self.end_of_template(at + 1) else {
+                self.at = at;
+                return self.skip_declaration();
+            };
+            template = Some(self.template_params(at + 2, end - 1));
+            at = end;
+        }
+        let is_structure = matches!(self.text_at(at), "struct" | "class" | "union" | "enum");
+        if is_structure && template.is_some() {
+            // The members of a class template depend on its arguments.
+            self.at = at;
+            return self.skip_declaration();
+        }
+        if is_structure && start == self.at && self.is_definition_of_type(at) {
+            self.at = at;
+            if self.text_at(at) == "enum" {
+                return self.enumeration();
+            }
+            return self.structure();
+        }
+        let head = at;
+        let mut words = Vec::new();
+        let mut launch_bounds = None;
+        while at < self.tokens.len() {
+            match self.text_at(at) {
+                ";" => {
+                    self.variable(head, at);
+                    self.at = at + 1;
+                    return;
+                }
+                "=" | "{" => {
+                    self.variable(head, at);
+                    self.at = at;
+                    return self.skip_declaration();
+                }
+                "}" => {
+                    self.at = at;
+                    return;
+                }
+                "(" => {
+                    let before = self.text_at(at - usize::from(at > 0));
+                    let end = self.end_of_brackets(at);
+                    let inside = self.tokens.get(at + 1..end.saturating_sub(1));
+                    let inside = inside.unwrap_or_default();
+                    if before == "__launch_bounds__" {
+                        let first = split_arguments(inside).into_iter().next().unwrap_or_default();
+                        launch_bounds = Some(Parser::new(&first, &self.types).expression());
+                        at = end;
+                    } else if before.starts_with("__") || before == "alignas" {
+                        at = end;
+                    } else {
+                        words.extend((head..at).map(|at| self.text_at(at)));
+                        let first_line = self.tokens.get(start).map_or(0, |token| token.line);
+                        return self.function(FunctionHead {
+                            words,
+                            name: before.into(),
+                            line: self.tokens.get(at).map_or(0, |token| token.line),
+                            first_line,
+                            is_own: self.tokens.get(at).is_some_and(|token| token.file == 0),
+                            params: inside,
+                            end,
+                            template: template.unwrap_or_default(),
+                            launch_bounds,
+                        });
+                    }
+                }
+                _ => at += 1,
+            }
+        }
+        self.at = at;
+    }
+
+    /// Whether the type that begins at `at` gets its members here.
+    fn is_definition_of_type(&self, at: usize) -> bool {
+        let next = (at..self.tokens.len())
+            .find(|at| matches!(self.text_at(*at), "{" | ";" | "(" | "=" | "*" | "&"));
+        next.is_some_and(|next| self.text_at(next) == "{")
+    }
+
+    fn enumeration(&mut self) {
+        self.skip_declaration();
+    }
+
+    /// A constant, if the words from `head` to `end` declare one and its value follows.
+    fn variable(&mut self, head: usize, end: usize) {
+        let words = self.tokens.get(head..end).unwrap_or_default();
+        let has = |word: &str| words.iter().any(|token| &*token.text == word);
+        let Some(name) = words.last().filter(|_| has("const") || has("constexpr") || has("static"))
+        else {
+            return;
+        };
+        if has("__constant__") || has("__device__") && !has("constexpr") && !has("const") {
+            return;
+        }
+        let stop = (end..self.tokens.len()).find(|at| self.text_at(*at) == ";");
+        let inside = self.tokens.get(end + 1..stop.unwrap_or(end)).unwrap_or_default();
+        if self.text_at(end) == ";" {
+            return;
+        }
+        let value = Parser::new(inside, &self.types).expression();
+        self.declared.constants.insert(name.text.clone(), value);
+    }
+
+    fn end_of_template(&self, open: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        let mut at = open;
+        while at < self.tokens.len() {
+            match self.text_at(at) {
+                "(" | "[" | "{" => {
+                    at = self.end_of_brackets(at);
+                    continue;
+                }
+                "<" => depth += 1,
+                ">" => {
+                    depth = depth.checked_sub(1)?;
+                    if depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                ";" => return None,
+                _ => {}
+            }
+            at += 1;
+        }
+        None
+    }
+
+    fn template_params(&self, start: usize, end: usize) -> Vec<TemplateParam> {
+        let inside = self.tokens.get(start..end).unwrap_or_default();
+        split_arguments(inside).iter().enumerate().map(|(at, p)| template_param(p, at)).collect()
+    }
+
+    fn function(&mut self, head: FunctionHead<'_>) {
+        let is_kernel = head.words.contains(&"__global__");
+        if &*head.name == "main" {
+            self.declared.has_main = true;
+        }
+        if &*head.name == "rgpu_launch" {
+            self.declared.has_host_entry = true;
+        }
+        // Between the parameters and the body stand `const`, `noexcept`, or a constructor's list.
+        let mut at = head.end;
+        while at < self.tokens.len() && !matches!(self.text_at(at), "{" | ";" | "}" | "=") {
+            at = match self.text_at(at) {
+                "(" | "[" => self.end_of_brackets(at),
+                _ => at + 1,
+            };
+        }
+        if self.text_at(at) != "{" {
+            self.at = at;
+            if self.text_at(at) != "}" {
+                self.skip_declaration();
+            }
+            return;
+        }
+        let end = self.end_of_brackets(at);
+        self.at = end;
+        let mut types = self.types.clone();
+        for param in head.template.iter().filter(|param| param.is_type) {
+            types.0.insert(param.name.clone());
+        }
+        let body = self.tokens.get(at + 1..end.saturating_sub(1)).unwrap_or_default();
+        let params = split_arguments(head.params);
+        let params = params.iter().enumerate();
+        let function = Function {
+            name: head.name,
+            scope: self.scope(),
+            namespaces: self.namespaces(),
+            template: head.template,
+            params: params.filter_map(|(at, words)| param(words, at, &types)).collect(),
+            launch_bounds: head.launch_bounds,
+            body: Parser::new(body, &types).statements(),
+            line: head.line,
+            lines: (
+                head.first_line,
+                self.tokens.get(end.saturating_sub(1)).map_or(head.line, |token| token.line),
+            ),
+            is_own: head.is_own,
+        };
+        let is_device = head.words.contains(&"__device__") || head.words.contains(&"constexpr");
+        let functions = if is_kernel {
+            &mut self.declared.kernels
+        } else if is_device {
+            &mut self.declared.device_functions
+        } else {
+            &mut self.declared.host_functions
+        };
+        functions.push(function);
+    }
+}
+
+trait StripToken {
+    fn strip_prefix_token(&self, text: &str) -> &[Token];
+}
+
+impl StripToken for [Token] {
+    /// The tokens without a first one that is `text`.
+    fn strip_prefix_token(&self, text: &str) -> &[Token] {
+        match self.split_first() {
+            Some((first, rest)) if &*first.text == text => rest,
+            _ => self,
+        }
+    }
+}
+
+/// A function's declaration up to its parameters.
+struct FunctionHead<'a> {
+    words: Vec<&'a str>,
+    name: Rc<str>,
+    line: u32,
+    first_line: u32,
+    is_own: bool,
+    params: &'a [Token],
+    /// The index after its parameters.
+    end: usize,
+    template: Vec<TemplateParam>,
+    launch_bounds: Option<Expression>,
+}
+
+fn template_param(tokens: &[Token], at: usize) -> TemplateParam {
+    let equals = tokens.iter().position(|token| &*token.text == "=");
+    let (head, default) = match equals {
+        Some(equals) => (tokens.get(..equals), tokens.get(equals + 1..)),
+        None => (Some(tokens), None),
+    };
+    let head = head.unwrap_or_default();
+    let has = |word: &str| head.iter().any(|token| &*token.text == word);
+    let last = head.last().map(|token| token.text.clone());
+    let is_type = head.first().is_some_and(|t| matches!(&*t.text, "typename" | "class"));
+    let first_is_name = head.len() > 1 || !is_type;
+    TemplateParam {
+        name: last
+            .filter(|name| first_is_name && !is_builtin_type(name))
+            .unwrap_or_else(|| format!("unnamed{at}").into()),
+        is_type,
+        default: default.unwrap_or_default().to_vec(),
+        is_unusual: has("...") || has("template") || has("<"),
+    }
+}
+
+fn param(tokens: &[Token], at: usize, types: &TypeNames) -> Option<Param> {
+    let equals = tokens.iter().position(|token| &*token.text == "=");
+    let words = tokens.get(..equals.unwrap_or(tokens.len()))?;
+    if let [only] = words
+        && &*only.text == "void"
+    {
+        return None;
+    }
+    let bracket = words.iter().position(|token| &*token.text == "[");
+    let is_array = bracket.is_some();
+    let head = words.get(..bracket.unwrap_or(words.len()))?;
+    let skipped = ["__restrict__", "restrict", "__restrict", "__grid_constant__"];
+    let head: Vec<Token> =
+        head.iter().filter(|token| !skipped.contains(&&*token.text)).cloned().collect();
+    let is_name = |token: &&Token| {
+        let first = token.text.chars().next().unwrap_or(' ');
+        (first.is_alphabetic() || first == '_') && !is_builtin_type(&token.text)
+    };
+    let named = head.len() > 1;
+    let name = head.last().filter(is_name).filter(|token| named && &*token.text != "const");
+    let kind_tokens = match name {
+        Some(_) => head.get(..head.len() - 1)?,
+        None => &head,
+    };
+    let mut parser = Parser::new(kind_tokens, types);
+    let kind = parser.type_text().unwrap_or_default();
+    let text: Vec<&str> = words.iter().map(|token| &*token.text).collect();
+    Some(Param {
+        name: name.map_or_else(|| format!("arg{at}").into(), |token| token.text.clone()),
+        kind,
+        is_array,
+        text: text.join(" "),
+        line: words.first().map_or(0, |token| token.line),
+    })
+}

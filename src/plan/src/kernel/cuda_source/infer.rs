@@ -1,0 +1,955 @@
+//! Makes a [`KernelSpec`] of a bare CUDA source.
+//!
+//! The kernel is the one that the user names, or the first that can be launched without help. Its
+//! template arguments, grid, block and shared memory come from a launch in the source's host code,
+//! else from [`super::guess`]. Integer parameters are sizes, unless the launch gives them other
+//! values. Each array gets the elements that [`super::machine`] finds it touches.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rgpu_case::{Dtype, Init, Number, Role};
+
+use super::declare::{Declared, Function, Param};
+use super::defaults::{KnownSizes, fit, small_size, usual_number, usual_size};
+use super::guess::{AXES, UsedAxes, guess_launch};
+use super::host::{self, HostLaunch, launch_numbers};
+use super::instance::{Instance, instance, instances, usual_instance};
+use super::lex::{Piece, Token, lex};
+use super::machine::{Machine, Memory, Pointer, Value};
+use super::parse::{Parser, TypeNames, split_arguments};
+use super::polynomial::Polynomial;
+use super::range::Range;
+use super::tree::{Expression, LaunchExpression};
+use super::types::ElementType;
+use crate::kernel::expr::{Expr, Grammar};
+use crate::kernel::{
+    ArgSpec, DeclaredWork, EntryPoint, FoundKernel, KernelError, KernelSpec, LaunchSpec, NamedCase,
+    ScalarValue, Sizes, name_of,
+};
+
+/// The value of an integer that is part of no extent and not of the launch.
+const UNPLACED_SIZE: i64 = 64;
+
+/// The largest random integer in an array.
+const MAX_RANDOM: i64 = 100;
+
+/// Why no spec can be made, and the next step.
+struct Problem {
+    /// The line of the source, or 0.
+    line: u32,
+    text: String,
+    hint: Option<String>,
+}
+
+impl Problem {
+    fn at(line: u32, text: impl Into<String>) -> Self {
+        Self { line, text: text.into(), hint: None }
+    }
+}
+
+/// What `--launch` says: a kernel, or a whole launch of one.
+struct AskedLaunch {
+    name: String,
+    template: Vec<Vec<Token>>,
+    launch: Option<LaunchExpression>,
+}
+
+/// Infers how to launch a kernel of the source `file`. `asked` is the value of `--launch`.
+///
+/// # Errors
+/// [`KernelError::NotInferred`] with the line and what to write.
+pub(in crate::kernel) fn infer(
+    file: &Path,
+    text: &str,
+    asked: Option<&str>,
+) -> Result<FoundKernel, KernelError> {
+    let declared = super::read(file, text);
+    let found = asked.map(parse_asked).transpose().and_then(|asked| choose(file, &declared, asked));
+    found.map_err(|problem| not_inferred(file, problem))
+}
+
+/// The lines that instantiate the kernel `entry`, such as `matmul<float, 16>`, of a source with this
+/// text.
+///
+/// # Errors
+/// [`KernelError::NotInferred`] if the source has no such template.
+pub(in crate::kernel) fn instantiation_of(
+    file: &Path,
+    text: &str,
+    entry: &str,
+) -> Result<String, KernelError> {
+    let declared = super::read(file, text);
+    let kernels: Vec<&Function> = declared.kernels.iter().collect();
+    let lines = parse_asked(entry).and_then(|asked| {
+        let is_template = |kernel: &&&Function| !kernel.template.is_empty();
+        let found = matching(&kernels, &asked.name);
+        let Some(kernel) = found.iter().find(is_template) else {
+            return Err(Problem::at(0, format!("it has no kernel template `{}`", asked.name)));
+        };
+        let instance = instance(&declared, kernel, &asked.template, None).map_err(|missing| {
+            Problem::at(kernel.line, format!("`{entry}` does not say what `{missing}` is"))
+        })?;
+        Ok(super::instance::instantiation(kernel, &instance))
+    });
+    lines.map_err(|problem| not_inferred(file, problem))
+}
+
+/// The source without its host functions, and without headers of torch, line by line; `None` if it
+/// includes no such header. nvcc then needs no torch to compile the kernels.
+pub(in crate::kernel) fn device_code(file: &Path, text: &str) -> Option<String> {
+    const HEADERS: [&str; 5] = ["torch/", "ATen/", "c10/", "pybind11/", "Python.h"];
+    let is_of_torch = |line: &str| {
+        let name = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
+        let name = name.trim_start().trim_start_matches(['<', '"']);
+        HEADERS.iter().any(|header| name.starts_with(header)).then_some(())
+    };
+    text.lines().any(|line| is_of_torch(line).is_some()).then_some(())?;
+    let declared = super::read(file, text);
+    let host: Vec<(u32, u32)> =
+        declared.host_functions.iter().filter(|f| f.is_own).map(|f| f.lines).collect();
+    let mut code = String::with_capacity(text.len());
+    for (line, number) in text.lines().zip(1_u32..) {
+        let is_host = host.iter().any(|(first, last)| (*first..=*last).contains(&number));
+        // A macro that spans lines is used in the first of them.
+        if !is_host && is_of_torch(line).is_none() {
+            code.push_str(line);
+        }
+        code.push('\n');
+    }
+    Some(code)
+}
+
+fn not_inferred(file: &Path, problem: Problem) -> KernelError {
+    KernelError::NotInferred {
+        file: file.to_owned(),
+        problem: match problem.line {
+            0 => problem.text,
+            line => format!("line {line}: {}", problem.text),
+        },
+        instead: problem.hint,
+    }
+}
+
+fn parse_asked(text: &str) -> Result<AskedLaunch, Problem> {
+    let pieces = lex(text, 0).into_iter();
+    let tokens: Vec<Token> = pieces
+        .filter_map(|piece| match piece {
+            Piece::Token(token) => Some(token),
+            Piece::Directive(_) => None,
+        })
+        .collect();
+    let invalid = || {
+        Problem {
+        line: 0,
+        text: format!("`--launch {text}` is no launch"),
+        hint: Some("write it as in CUDA: `--launch 'matmul<float, 16><<<(64, 64), 256>>>(a, n)'`, or the kernel's name alone".to_owned()),
+    }
+    };
+    let end = tokens.iter().position(|token| &*token.text == "<<<").unwrap_or(tokens.len());
+    let head = tokens.get(..end).unwrap_or_default();
+    let open = head.iter().position(|token| &*token.text == "<").unwrap_or(head.len());
+    let name: String =
+        head.get(..open).unwrap_or_default().iter().map(|token| &*token.text).collect();
+    let template = match head.get(open..) {
+        Some([_, inside @ .., close]) if &*close.text == ">" => split_arguments(inside),
+        // `matmul<float, 16` is a prefix.
+        Some([_, inside @ ..]) => split_arguments(inside),
+        _ => Vec::new(),
+    };
+    if name.is_empty() {
+        return Err(invalid());
+    }
+    let launch = if end < tokens.len() {
+        let types = TypeNames::default();
+        match Parser::new(&tokens, &types).assignment() {
+            Expression::Launch(launch) => Some(*launch),
+            _ => return Err(invalid()),
+        }
+    } else {
+        None
+    };
+    Ok(AskedLaunch { name, template, launch })
+}
+
+/// The kernels that the source itself defines; those of its headers if it defines none.
+fn own_kernels(declared: &Declared) -> Vec<&Function> {
+    let own: Vec<&Function> = declared.kernels.iter().filter(|k| k.is_own).collect();
+    if own.is_empty() { declared.kernels.iter().collect() } else { own }
+}
+
+fn choose(
+    file: &Path,
+    declared: &Declared,
+    asked: Option<AskedLaunch>,
+) -> Result<FoundKernel, Problem> {
+    if declared.has_host_entry && declared.kernels.is_empty() {
+        return Err(Problem::at(0, "it is a host entry, whose sizes are unknown"));
+    }
+    let kernels = own_kernels(declared);
+    if kernels.is_empty() {
+        return Err(Problem {
+            line: 0,
+            text: "it has no `__global__` function".to_owned(),
+            hint: Some("name a file that defines one".to_owned()),
+        });
+    }
+    let launches = host::launches(declared);
+    let names = list_names(&kernels);
+    if let Some(asked) = asked {
+        let matching = matching(&kernels, &asked.name);
+        let [kernel] = matching.as_slice() else {
+            let text = match matching.len() {
+                0 => format!("it has no kernel `{}`", asked.name),
+                _ => format!("`{}` names several of its kernels", asked.name),
+            };
+            return Err(Problem { line: 0, text, hint: Some(format!("its kernels: {names}")) });
+        };
+        return derive(&Derivation { file, declared, kernel, launches: &launches }, Some(&asked));
+    }
+    let mut first_problem = None;
+    // A kernel that the host code launches is more likely to be understood.
+    let is_launched =
+        |kernel: &&Function| launches.iter().any(|l| l.met.expression.name == kernel.name);
+    let (launched, others): (Vec<_>, Vec<_>) = kernels.iter().copied().partition(is_launched);
+    for kernel in launched.into_iter().chain(others) {
+        match derive(&Derivation { file, declared, kernel, launches: &launches }, None) {
+            Ok(mut found) => {
+                if kernels.len() > 1 {
+                    let line = format!(
+                        "of its {} kernels `{}`; `--launch NAME` chooses another: {names}",
+                        kernels.len(),
+                        kernel.name
+                    );
+                    found.assumptions.insert(0, line);
+                }
+                return Ok(found);
+            }
+            Err(problem) => {
+                first_problem.get_or_insert(problem);
+            }
+        }
+    }
+    Err(first_problem.unwrap_or_else(|| Problem::at(0, "it has no kernel")))
+}
+
+fn list_names(kernels: &[&Function]) -> String {
+    let names: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", kernel.name)).collect();
+    names.join(", ")
+}
+
+/// The kernels of this name, with or without namespaces; else those whose name begins so.
+fn matching<'a>(kernels: &[&'a Function], name: &str) -> Vec<&'a Function> {
+    let full = |kernel: &Function| format!("{}{}", kernel.scope, kernel.name);
+    let is_it = |kernel: &&&Function| &*kernel.name == name || full(kernel) == name;
+    let exact: Vec<&Function> = kernels.iter().filter(is_it).copied().collect();
+    match exact.first() {
+        Some(first) => vec![first],
+        None => {
+            let begins = |k: &&&Function| k.name.starts_with(name) || full(k).starts_with(name);
+            kernels.iter().filter(begins).copied().collect()
+        }
+    }
+}
+
+struct Derivation<'a> {
+    file: &'a Path,
+    declared: &'a Declared,
+    kernel: &'a Function,
+    launches: &'a [HostLaunch],
+}
+
+/// Grid, block and shared memory, and where they come from.
+struct Launch {
+    grid: [Polynomial; 3],
+    block: [Polynomial; 3],
+    shared: Option<Polynomial>,
+    origin: String,
+}
+
+fn derive(
+    derivation: &Derivation<'_>,
+    asked: Option<&AskedLaunch>,
+) -> Result<FoundKernel, Problem> {
+    let Derivation { declared, kernel, launches, .. } = *derivation;
+    let given = asked.map(|asked| asked.template.as_slice()).unwrap_or_default();
+    let instance = choose_instance(derivation, given)?;
+    refuse_unknown_params(kernel, &instance)?;
+    let asked_launch = asked.and_then(|asked| asked.launch.as_ref());
+    let known = known_launch(derivation, &instance);
+    let mut sizes = KnownSizes::new();
+    let mut values: HashMap<String, Polynomial> = HashMap::new();
+    let mut lines = Vec::new();
+    if let Some(line) = instance_line(kernel, &instance, launches) {
+        lines.push(line);
+    }
+    if let Some(known) = known {
+        sizes.extend(known.defaults.clone());
+        for (param, value) in kernel.params.iter().zip(&known.met.arguments) {
+            if let Value::Int(range) = value
+                && let Some(exact) = range.as_exact()
+            {
+                values.insert(param.name.to_string(), exact.clone());
+            }
+        }
+    }
+    let mut lengths: HashMap<String, Polynomial> = HashMap::new();
+    if let Some(launch) = asked_launch {
+        asked_values(derivation, &instance, launch, &mut values, &mut lengths)?;
+    }
+    let launch = find_launch(derivation, &instance, known, asked_launch, &values)?;
+    lines.push(launch_line(&launch));
+    let mut machine = Machine::new(declared, instance.types.clone());
+    bind_params(&mut machine, kernel, &instance, Some(&values));
+    bind_launch(&mut machine, &launch);
+    machine.run(&kernel.body);
+    if machine.gave_up() {
+        let text = format!("`{}` is too long to be followed", kernel.name);
+        return Err(Problem::at(kernel.line, text));
+    }
+    let shared = shared_bytes(&machine, &launch, kernel)?;
+    let drawn =
+        Drawn { derivation, instance: &instance, machine: &machine, values: &values, lengths };
+    drawn.found(launch, shared, sizes, lines)
+}
+
+/// The line that says which instance of a template was chosen.
+fn instance_line(
+    kernel: &Function,
+    instance: &Instance,
+    launches: &[HostLaunch],
+) -> Option<String> {
+    if instance.arguments.is_empty() || instance.origin.is_empty() {
+        return None;
+    }
+    let is_launched = launches.iter().any(|l| l.met.expression.name == kernel.name);
+    let how = if is_launched { "" } else { "; `--launch` names other arguments" };
+    Some(format!("the instance is `{}`: {}{how}", instance.name(kernel), instance.origin))
+}
+
+fn choose_instance(derivation: &Derivation<'_>, given: &[Vec<Token>]) -> Result<Instance, Problem> {
+    let Derivation { declared, kernel, launches, .. } = *derivation;
+    let none = || Instance { types: declared.types.clone(), ..Instance::default() };
+    if kernel.template.is_empty() {
+        return Ok(none());
+    }
+    let known = instances(declared, kernel, launches);
+    if !given.is_empty() {
+        if let Ok(found) = instance(declared, kernel, given, None) {
+            return Ok(found);
+        }
+        let words: Vec<String> = given
+            .iter()
+            .map(|tokens| tokens.iter().map(|t| t.text.to_string()).collect::<Vec<_>>().join(" "))
+            .collect();
+        let begins: Vec<&Instance> =
+            known.iter().filter(|instance| instance.arguments.starts_with(&words)).collect();
+        if let [only] = begins.as_slice() {
+            return Ok(Instance { origin: String::new(), ..(*only).clone() });
+        }
+    } else if let Some(first) = known.first() {
+        let mut first = first.clone();
+        if known.len() > 1 {
+            let names: Vec<String> =
+                known.iter().skip(1).map(|i| format!("`{}`", i.name(kernel))).collect();
+            first.origin.push_str(&format!("; there is also {}", names.join(", ")));
+        }
+        return Ok(first);
+    }
+    let is_flat = UsedAxes::of(declared, kernel).is_flat();
+    let missing = match given.is_empty() {
+        true => match usual_instance(declared, kernel, is_flat) {
+            Ok(found) => return Ok(found),
+            Err(missing) => missing,
+        },
+        false => instance(declared, kernel, given, None).err().unwrap_or_else(|| "".into()),
+    };
+    let example: Vec<String> = kernel
+        .template
+        .iter()
+        .map(|p| if p.is_type { "float".to_owned() } else { p.name.to_string() })
+        .collect();
+    Err(Problem {
+        line: kernel.line,
+        text: format!("`{}` is a template, and nothing says what its `{missing}` is", kernel.name),
+        hint: Some(format!(
+            "name the instance: `--launch '{}<{}>'`",
+            kernel.name,
+            example.join(", ")
+        )),
+    })
+}
+
+/// Refuses parameters that are neither arrays nor numbers.
+fn refuse_unknown_params(kernel: &Function, instance: &Instance) -> Result<(), Problem> {
+    for param in &kernel.params {
+        let kind = instance.types.resolve(&param.kind);
+        let stars = kind.stars + usize::from(param.is_array);
+        let element = instance.types.element(&kind);
+        let is_void = kind.words.first().is_some_and(|word| &**word == "void");
+        let text = match (stars, element) {
+            (1, Some(_)) => continue,
+            (1, None) if is_void => continue,
+            (0, Some(element)) if element.scalar().is_some() => continue,
+            (0, Some(_)) => "is passed by value and has several numbers",
+            (0, None) => "has a type that is not known here",
+            (1, None) => "points to a type that is not known here",
+            _ => "is an array of pointers",
+        };
+        return Err(Problem {
+            line: param.line,
+            text: format!("the parameter `{}` of `{}` {text}", param.text, kernel.name),
+            hint: Some(
+                "give the kernel a host entry: a file that defines `rgpu_launch` of rgpu.h"
+                    .to_owned(),
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// The launch of this instance in the host code; else any launch of the kernel.
+fn known_launch<'a>(derivation: &Derivation<'a>, instance: &Instance) -> Option<&'a HostLaunch> {
+    let Derivation { declared, kernel, launches, .. } = *derivation;
+    let own = || launches.iter().filter(|l| l.met.expression.name == kernel.name);
+    let is_this = |launch: &&HostLaunch| {
+        let given = &launch.met.expression.template;
+        super::instance::instance(declared, kernel, given, Some(launch))
+            .is_ok_and(|other| other.arguments == instance.arguments)
+    };
+    own().find(is_this).or_else(|| own().next())
+}
+
+/// Sets the parameters of a kernel: arrays are memories of the machine, in their order; integers
+/// are `values`, else sizes of their own.
+pub(super) fn bind_params(
+    machine: &mut Machine<'_>,
+    kernel: &Function,
+    instance: &Instance,
+    values: Option<&HashMap<String, Polynomial>>,
+) {
+    for (name, range) in &instance.numbers {
+        machine.set_range(name, range.clone());
+    }
+    for param in &kernel.params {
+        let kind = instance.types.resolve(&param.kind);
+        machine.kinds.insert(param.name.clone(), kind.clone());
+        let element = instance.types.element(&kind);
+        let name = param.name.to_string();
+        if kind.stars > 0 || param.is_array {
+            // What a kernel may write may become anything.
+            let is_integer = element.is_some_and(|e| !e.dtype.is_float() && e.scalar().is_some());
+            let values = (is_integer && kind.constant).then(|| Range::between(0, MAX_RANDOM));
+            machine.memories.push(Memory { values, ..Memory::default() });
+            let pointer = Pointer {
+                memory: Some(machine.memories.len() - 1),
+                offset: Range::number(0),
+                element: element.and_then(|element| element.bytes()),
+            };
+            machine.variables.insert(name, Value::Pointer(pointer));
+        } else if element.is_some_and(|e| !e.dtype.is_float() && e.dtype != Dtype::Bool) {
+            let value = values.and_then(|values| values.get(&name)).cloned();
+            let value = value.unwrap_or_else(|| Polynomial::variable(&name));
+            machine.set_range(&name, Range::exact(value));
+        }
+    }
+}
+
+fn bind_launch(machine: &mut Machine<'_>, launch: &Launch) {
+    for (at, axis) in AXES.iter().enumerate() {
+        let one = Polynomial::number(1);
+        let threads = launch.block.get(at).unwrap_or(&one);
+        let blocks = launch.grid.get(at).unwrap_or(&one);
+        machine.set_range(&format!("blockDim.{axis}"), Range::exact(threads.clone()));
+        machine.set_range(&format!("gridDim.{axis}"), Range::exact(blocks.clone()));
+        machine.set_range(&format!("threadIdx.{axis}"), Range::below(threads));
+        machine.set_range(&format!("blockIdx.{axis}"), Range::below(blocks));
+    }
+}
+
+/// The values that the arguments of `--launch` give to parameters: a number of elements for an
+/// array, a value for an integer. `_` leaves one open.
+fn asked_values(
+    derivation: &Derivation<'_>,
+    instance: &Instance,
+    launch: &LaunchExpression,
+    values: &mut HashMap<String, Polynomial>,
+    lengths: &mut HashMap<String, Polynomial>,
+) -> Result<(), Problem> {
+    let kernel = derivation.kernel;
+    let arguments = &launch.arguments;
+    if !arguments.is_empty() && arguments.len() != kernel.params.len() {
+        let text = format!(
+            "`--launch` has {} arguments, and `{}` has {} parameters",
+            arguments.len(),
+            kernel.name,
+            kernel.params.len()
+        );
+        let names: Vec<&str> = kernel.params.iter().map(|p| &*p.name).collect();
+        let hint = format!(
+            "one for each of `{}`: the elements of an array, the value of an integer, or `_`",
+            names.join("`, `")
+        );
+        return Err(Problem { line: 0, text, hint: Some(hint) });
+    }
+    let mut machine = asked_machine(derivation, instance);
+    for name in names_in(arguments) {
+        machine.set_range(&name, Range::exact(Polynomial::variable(&name)));
+    }
+    for (param, argument) in kernel.params.iter().zip(arguments) {
+        if *argument == Expression::Name("_".into()) {
+            continue;
+        }
+        let is_array = param.kind.stars > 0 || param.is_array;
+        let value = machine.range_of(argument).as_exact().cloned();
+        match value {
+            Some(value) if is_array => lengths.insert(param.name.to_string(), value),
+            Some(value) => values.insert(param.name.to_string(), value),
+            None => continue,
+        };
+    }
+    Ok(())
+}
+
+/// A machine in which every name of `--launch` is a size.
+fn asked_machine<'a>(derivation: &Derivation<'a>, instance: &Instance) -> Machine<'a> {
+    let mut machine = Machine::new(derivation.declared, instance.types.clone());
+    machine.unknown_is_size = true;
+    machine
+}
+
+fn find_launch(
+    derivation: &Derivation<'_>,
+    instance: &Instance,
+    known: Option<&HostLaunch>,
+    asked: Option<&LaunchExpression>,
+    values: &HashMap<String, Polynomial>,
+) -> Result<Launch, Problem> {
+    let Derivation { declared, kernel, .. } = *derivation;
+    if let Some(asked) = asked {
+        let mut machine = asked_machine(derivation, instance);
+        for name in names_in(&asked.config) {
+            machine.set_range(&name, Range::exact(Polynomial::variable(&name)));
+        }
+        let config: Vec<Value> =
+            asked.config.iter().map(|e| config_value(&mut machine, e)).collect();
+        let numbers = launch_numbers(&config);
+        if let (Some(grid), Some(block)) = (numbers.grid, numbers.block) {
+            let shared = numbers.shared.filter(|_| asked.config.len() > 2);
+            let origin = "`--launch`".to_owned();
+            return Ok(Launch { grid, block, shared, origin });
+        }
+        return Err(Problem {
+            line: 0,
+            text: "grid and block of `--launch` are not understood".to_owned(),
+            hint: Some("write numbers or sizes: `<<<(n / 16, m / 16), (16, 16)>>>`".to_owned()),
+        });
+    }
+    let mut block = None;
+    let mut shared = None;
+    if let Some(known) = known {
+        let numbers = launch_numbers(&known.met.config);
+        let line = known.met.expression.line;
+        shared = numbers.shared.clone();
+        if let (Some(grid), Some(block)) = (&numbers.grid, &numbers.block) {
+            return Ok(Launch {
+                grid: grid.clone(),
+                block: block.clone(),
+                shared,
+                origin: format!("as in line {line}"),
+            });
+        }
+        block = numbers.block.map(|block| (block, line));
+    }
+    let guessed = guess_launch(declared, kernel, instance, Some(values))
+        .map_err(|text| Problem::at(kernel.line, text))?;
+    let (block, origin) = match block {
+        Some((block, line)) if block.iter().all(|axis| axis.as_number().is_some()) => {
+            (block, format!("the block as in line {line}"))
+        }
+        _ => (guessed.block, format!("the block's shape: {}", guessed.block_origin)),
+    };
+    Ok(Launch { grid: guessed.grid, block, shared, origin })
+}
+
+/// `(64, 64)` or `{64, 64}` as well as a number or `dim3`.
+fn config_value(machine: &mut Machine<'_>, expression: &Expression) -> Value {
+    if let Expression::List(items) = expression {
+        let dim3 = Expression::Call(Box::new(Expression::Name("dim3".into())), items.clone());
+        return machine.evaluate(&dim3);
+    }
+    machine.evaluate(expression)
+}
+
+fn names_in(expressions: &[Expression]) -> Vec<String> {
+    let mut names = Vec::new();
+    for expression in expressions {
+        let mut callees = Vec::new();
+        expression.visit(&mut |part| {
+            if let Expression::Call(function, _) = part
+                && let Expression::Name(name) = &**function
+            {
+                callees.push(name.clone());
+            }
+        });
+        expression.visit(&mut |part| {
+            if let Expression::Name(name) = part
+                && !callees.contains(name)
+            {
+                names.push(name.to_string());
+            }
+        });
+    }
+    names
+}
+
+fn launch_line(launch: &Launch) -> String {
+    let axes = |axes: &[Polynomial; 3]| {
+        let last = axes.iter().rposition(|axis| axis.as_number() != Some(1)).unwrap_or(0);
+        let texts: Vec<String> = axes.iter().take(last + 1).map(Polynomial::text).collect();
+        if texts.len() == 1 { texts.concat() } else { format!("({})", texts.join(", ")) }
+    };
+    let (grid, block) = (axes(&launch.grid), axes(&launch.block));
+    format!("launched with `<<<{grid}, {block}>>>`, {}", launch.origin)
+}
+
+/// Bytes of dynamic shared memory: as the launch says, else what the kernel touches of it.
+fn shared_bytes(
+    machine: &Machine<'_>,
+    launch: &Launch,
+    kernel: &Function,
+) -> Result<Option<Polynomial>, Problem> {
+    let Some(memory) = machine.dynamic_shared.and_then(|at| machine.memories.get(at)) else {
+        return Ok(launch.shared.clone().filter(|bytes| bytes.as_number() != Some(0)));
+    };
+    if let Some(shared) = &launch.shared {
+        return Ok(Some(shared.clone()));
+    }
+    match (&memory.end, memory.open_line) {
+        (Some(end), None) => Ok(Some(end.clone())),
+        (_, line) => Err(Problem {
+            line: line.unwrap_or(kernel.line),
+            text: format!("the dynamic shared memory of `{}` has no size", kernel.name),
+            hint: Some(format!(
+                "write it, in bytes: `--launch '{}<<<GRID, BLOCK, BYTES>>>'`",
+                kernel.name
+            )),
+        }),
+    }
+}
+
+/// What is known when the kernel has been followed.
+struct Drawn<'a> {
+    derivation: &'a Derivation<'a>,
+    instance: &'a Instance,
+    machine: &'a Machine<'a>,
+    values: &'a HashMap<String, Polynomial>,
+    lengths: HashMap<String, Polynomial>,
+}
+
+impl Drawn<'_> {
+    fn found(
+        &self,
+        launch: Launch,
+        shared: Option<Polynomial>,
+        known: KnownSizes,
+        mut lines: Vec<String>,
+    ) -> Result<FoundKernel, Problem> {
+        let kernel = self.derivation.kernel;
+        let mut args: Vec<(&Param, Option<(ElementType, Polynomial)>)> = Vec::new();
+        let mut memories = self.machine.memories.iter();
+        let mut largest = 0;
+        for param in &kernel.params {
+            if param.kind.stars == 0 && !param.is_array && !self.is_pointer(param) {
+                args.push((param, None));
+                continue;
+            }
+            let memory = memories.next().cloned().unwrap_or_default();
+            let element = self.element(param);
+            let length = match self.lengths.get(&*param.name) {
+                Some(length) => i64::try_from(element.count).ok().and_then(|n| length.times(n)),
+                None => self.length(&memory, element),
+            };
+            if let Some(length) = &length {
+                largest = largest.max(length.degree());
+            }
+            if memory.open_line.is_some() && !self.lengths.contains_key(&*param.name) {
+                lines.push(self.open_line(param, &memory));
+            }
+            let length = length.unwrap_or_else(|| self.fallback(&launch));
+            args.push((param, Some((element, length))));
+        }
+        let spec = self.spec(&args, &launch, shared, &known, largest)?;
+        lines.extend(self.lines(&spec));
+        Ok(FoundKernel { spec, assumptions: lines })
+    }
+
+    fn is_pointer(&self, param: &Param) -> bool {
+        self.instance.types.resolve(&param.kind).stars > 0
+    }
+
+    fn element(&self, param: &Param) -> ElementType {
+        let kind = self.instance.types.resolve(&param.kind);
+        let bytes = ElementType { dtype: Dtype::U8, count: 1 };
+        self.instance.types.element(&kind).unwrap_or(bytes)
+    }
+
+    /// Numbers of an array that are touched, in units of its dtype.
+    fn length(&self, memory: &Memory, element: ElementType) -> Option<Polynomial> {
+        let unit = i64::try_from(element.dtype.bytes_for(1)?).ok().filter(|unit| *unit > 0)?;
+        match (&memory.end, memory.open_line) {
+            (Some(end), _) => end.divide_up(&Polynomial::number(unit)),
+            // Its extent is a guess, as is that of an array that the source does not touch.
+            (None, _) => None,
+        }
+    }
+
+    /// As many elements as the largest array whose extent is known; else one for each thread.
+    fn fallback(&self, launch: &Launch) -> Polynomial {
+        let known = self.machine.memories.iter().filter(|memory| memory.open_line.is_none());
+        let ends = known.filter_map(|memory| memory.end.clone());
+        let largest = ends.max_by_key(|end| (end.degree(), end.text().len()));
+        let threads = || {
+            launch
+                .grid
+                .iter()
+                .chain(&launch.block)
+                .try_fold(Polynomial::number(1), |product, axis| product.multiply(axis))
+        };
+        largest.or_else(threads).unwrap_or_else(|| Polynomial::number(1 << 20))
+    }
+
+    fn open_line(&self, param: &Param, memory: &Memory) -> String {
+        format!(
+            "`{}` has a guessed number of elements: its index in line {} has no bound that the \
+             source shows; `--launch` can give it",
+            param.name,
+            memory.open_line.unwrap_or_default()
+        )
+    }
+
+    fn spec(
+        &self,
+        args: &[(&Param, Option<(ElementType, Polynomial)>)],
+        launch: &Launch,
+        shared: Option<Polynomial>,
+        known: &KnownSizes,
+        degree: usize,
+    ) -> Result<KernelSpec, Problem> {
+        let Derivation { file, kernel, .. } = *self.derivation;
+        let mut polynomials: Vec<Polynomial> = args
+            .iter()
+            .filter_map(|(_, array)| array.as_ref().map(|(_, length)| length.clone()))
+            .collect();
+        polynomials.extend(launch.grid.iter().chain(&launch.block).cloned());
+        polynomials.extend(shared.clone());
+        let polynomials_of_arrays = polynomials.clone();
+        for (param, array) in args {
+            if array.is_none()
+                && let Some(value) = self.integer(param)
+            {
+                polynomials.push(value);
+            }
+        }
+        let mut vars: Vec<String> = Vec::new();
+        // Sizes in the order of the parameters, then those of the launch.
+        let by_params = kernel.params.iter().map(|param| param.name.to_string());
+        let named: Vec<String> = polynomials.iter().flat_map(Polynomial::names).collect();
+        for name in by_params.filter(|name| named.contains(name)).chain(named.iter().cloned()) {
+            if !vars.contains(&name) {
+                vars.push(name);
+            }
+        }
+        if let Some(odd) = vars.iter().find(|name| !crate::kernel::is_identifier(name)) {
+            return Err(Problem::at(kernel.line, format!("the size `{odd}` is not understood")));
+        }
+        let expr = |polynomial: &Polynomial| {
+            Expr::parse(&polynomial.text(), Grammar::Size, &vars)
+                .map_err(|error| Problem::at(kernel.line, error.to_string()))
+        };
+        let axes = |axes: &[Polynomial; 3]| -> Result<Vec<Expr>, Problem> {
+            let last = axes.iter().rposition(|axis| axis.as_number() != Some(1)).unwrap_or(0);
+            axes.iter().take(last + 1).map(expr).collect()
+        };
+        let mut specs = Vec::new();
+        for (param, array) in args {
+            specs.push(match array {
+                Some((element, length)) => array_arg(param, *element, expr(length)?),
+                None => self.scalar_arg(param, &expr)?,
+            });
+        }
+        let placed: Vec<String> =
+            polynomials_of_arrays.iter().flat_map(Polynomial::names).collect();
+        let (row, free) = self.row(&vars, known, degree, &placed);
+        let mut spec = KernelSpec {
+            name: name_of(file),
+            language: "cuda",
+            folder: file.parent().unwrap_or(Path::new("")).to_owned(),
+            file: None,
+            source: file.to_owned(),
+            entry: EntryPoint::Device(self.instance.name(kernel)),
+            mode: None,
+            arch: Vec::new(),
+            flags: Vec::new(),
+            args: specs,
+            launch: Some(LaunchSpec {
+                grid: axes(&launch.grid)?,
+                block: axes(&launch.block)?,
+                cluster: None,
+                shared: shared.as_ref().map(expr).transpose()?,
+            }),
+            sizes: Sizes {
+                default: (!vars.is_empty()).then(|| "large".to_owned()),
+                cases: match vars.is_empty() {
+                    true => Vec::new(),
+                    false => vec![NamedCase {
+                        name: "large".to_owned(),
+                        groups: vec![row],
+                        ..NamedCase::default()
+                    }],
+                },
+                vars,
+                groups: false,
+            },
+            reference: None,
+            work: DeclaredWork::default(),
+            extra_files: Vec::new(),
+            model: None,
+            task: None,
+        };
+        fit(&mut spec, &free).map_err(|text| Problem {
+            line: kernel.line,
+            text: format!("no sizes were found at which `{}` can be launched: {text}", kernel.name),
+            hint: None,
+        })?;
+        Ok(spec)
+    }
+
+    /// The value of an integer parameter.
+    fn integer(&self, param: &Param) -> Option<Polynomial> {
+        let kind = self.instance.types.resolve(&param.kind);
+        let dtype = self.instance.types.element(&kind)?.scalar()?;
+        let is_size = !dtype.is_float() && dtype != Dtype::Bool;
+        let value = self.values.get(&*param.name).cloned();
+        is_size.then(|| value.unwrap_or_else(|| Polynomial::variable(&param.name)))
+    }
+
+    fn scalar_arg(
+        &self,
+        param: &Param,
+        expr: &dyn Fn(&Polynomial) -> Result<Expr, Problem>,
+    ) -> Result<ArgSpec, Problem> {
+        let kind = self.instance.types.resolve(&param.kind);
+        let dtype = self.instance.types.element(&kind).and_then(|e| e.scalar());
+        let dtype = dtype.unwrap_or(Dtype::I32);
+        let value = match self.integer(param) {
+            Some(value) => match value.as_number() {
+                Some(number) => ScalarValue::Number(Number::Int(number)),
+                None => ScalarValue::Expr(expr(&value)?),
+            },
+            None if dtype == Dtype::Bool => ScalarValue::Number(Number::Int(1)),
+            None => ScalarValue::Number(usual_number(&param.name)),
+        };
+        Ok(ArgSpec {
+            name: param.name.to_string(),
+            dtype,
+            role: Role::Scalar,
+            shape: Vec::new(),
+            init: None,
+            value: Some(value),
+        })
+    }
+
+    /// A value for each size, and the names of those that may be made smaller.
+    /// Those that only a scalar gets, neither an array nor the launch, are not `placed`.
+    fn row(
+        &self,
+        vars: &[String],
+        known: &KnownSizes,
+        degree: usize,
+        placed: &[String],
+    ) -> (Vec<i64>, Vec<String>) {
+        let is_free = |name: &&String| {
+            !known.contains_key(*name) && small_size(name).is_none() && placed.contains(name)
+        };
+        let free: Vec<String> = vars.iter().filter(is_free).cloned().collect();
+        let is_nested =
+            self.machine.loops.iter().any(|rounds| free.iter().any(|name| rounds.grows_with(name)));
+        let usual = usual_size(degree.min(free.len().max(1)), is_nested);
+        let degree_usual = if degree > free.len() { usual_size(degree, is_nested) } else { usual };
+        let row = vars
+            .iter()
+            .map(|name| {
+                let own = known.get(name).copied().or_else(|| small_size(name));
+                let own = own.or_else(|| (!placed.contains(name)).then_some(UNPLACED_SIZE));
+                own.unwrap_or(if degree > 1 { degree_usual } else { usual })
+            })
+            .collect();
+        let shrinkable =
+            vars.iter().filter(|name| free.contains(name) || known.contains_key(*name));
+        (row, shrinkable.cloned().collect())
+    }
+
+    fn lines(&self, spec: &KernelSpec) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(case) = spec.sizes.cases.first() {
+            let row = case.groups.first().map(Vec::as_slice).unwrap_or_default();
+            let sizes: Vec<String> = spec
+                .sizes
+                .vars
+                .iter()
+                .zip(row)
+                .map(|(name, value)| format!("{name} = {value}"))
+                .collect();
+            lines.push(format!("{}; `--problem-sizes` chooses others", sizes.join(", ")));
+        }
+        let arrays: Vec<String> = spec
+            .args
+            .iter()
+            .filter(|arg| arg.role != Role::Scalar)
+            .map(|arg| {
+                let extents: Vec<&str> = arg.shape.iter().map(|extent| extent.text()).collect();
+                let role = if arg.role == Role::In { "read" } else { "read and written" };
+                format!("`{}` {}[{}] ({role})", arg.name, arg.dtype, extents.join(", "))
+            })
+            .collect();
+        if !arrays.is_empty() {
+            lines.push(format!("arrays with random values: {}", arrays.join(", ")));
+        }
+        let scalars: Vec<String> = spec
+            .args
+            .iter()
+            .filter_map(|arg| match arg.value {
+                Some(ScalarValue::Number(number)) if arg.dtype.is_float() => {
+                    Some(format!("`{}` is {}", arg.name, number.as_f64()))
+                }
+                _ => None,
+            })
+            .collect();
+        if !scalars.is_empty() {
+            lines.push(scalars.join(", "));
+        }
+        lines.push("there is no reference: results are not checked".to_owned());
+        lines
+    }
+}
+
+fn array_arg(param: &Param, element: ElementType, length: Expr) -> ArgSpec {
+    ArgSpec {
+        name: param.name.to_string(),
+        dtype: element.dtype,
+        role: if param.kind.constant { Role::In } else { Role::InOut },
+        shape: vec![length],
+        init: Some(random(element.dtype)),
+        value: None,
+    }
+}
+
+/// Random values for an array.
+pub(super) fn random(dtype: Dtype) -> Init {
+    match dtype {
+        dtype if dtype.is_float() => Init::Uniform { lo: -1.0, hi: 1.0 },
+        Dtype::Bool => Init::Ints { lo: 0, hi: 1 },
+        _ => Init::Ints { lo: 0, hi: MAX_RANDOM },
+    }
+}
