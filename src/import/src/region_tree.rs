@@ -359,7 +359,7 @@ mod tests {
         let more: Vec<_> =
             regions.iter().filter(|(_, region)| region.path == [MORE_REGIONS]).collect();
         assert!(matches!(more[..], [(_, region)] if region.instances > Some(40)), "{more:?}");
-        assert_eq!(Tree::build(&ranges, &[]).0.folded(), 0);
+        assert_eq!(Tree::build(&ranges[50..], &[]).0.folded(), 0);
     }
 
     #[test]
