@@ -36,8 +36,20 @@ fn anonymous_kib(child: &Child) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Runs a command that reads a file of this length, checks its peak memory, and returns what it
-/// printed.
+/// The seconds of CPU of a process so far.
+fn cpu_seconds(child: &Child) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
+    // User and system time in ticks of 10 ms, after the name, which may have spaces.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let ticks: u64 = fields.next()?.parse().ok()?;
+    Some((ticks + fields.next()?.parse::<u64>().ok()?) / 100)
+}
+
+/// A debug build takes a few seconds of CPU for each file; a loop over all pairs takes minutes.
+const MAX_CPU_SECONDS: u64 = 60;
+
+/// Runs a command that reads a file of this length, checks its peak memory and its time, and returns
+/// what it printed.
 fn run_within_bound(laptop: &Laptop, words: &[&str], file_bytes: usize) -> String {
     let shown = laptop.path("shown");
     let mut command = laptop.rgpu(words);
@@ -47,6 +59,11 @@ fn run_within_bound(laptop: &Laptop, words: &[&str], file_bytes: usize) -> Strin
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
         peak = anonymous_kib(&child).max(peak);
+        let seconds = cpu_seconds(&child).unwrap_or(0);
+        if seconds > MAX_CPU_SECONDS {
+            child.kill().unwrap();
+            panic!("{words:?}: more than {MAX_CPU_SECONDS} s of CPU");
+        }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let most = (4 * file_bytes as u64 + (64 << 20)) >> 10;
@@ -398,11 +415,10 @@ fn exports_whose_launches_are_in_many_regions() {
     let open = "0, 1000000, 60, 'r' || c, 0";
     let nested = "c, 1000000 - c, 59, 'r' || c, 0";
     let long = "c, 1000000 - c, 59, 'r' || c || printf('%1000s', 'x'), 0";
-    let begun = std::time::Instant::now();
     check(&[
         (
             "open.sqlite",
-            launches_and_ranges((30_000, "0"), &one, (30_000, open)),
+            launches_and_ranges((12_000, "0"), &one, (12_000, open)),
             "at the same time",
         ),
         (
@@ -412,8 +428,6 @@ fn exports_whose_launches_are_in_many_regions() {
         ),
         ("long.sqlite", launches_and_ranges((10_000, "0"), &one, (64, long)), "too long"),
     ]);
-    // Seconds in a debug build on an idle core; minutes where a loop runs over all pairs.
-    assert!(begun.elapsed() < std::time::Duration::from_secs(90), "{:?}", begun.elapsed());
 }
 
 /// Work of many processes, and of many GPUs, takes time in proportion to its length.
@@ -425,12 +439,10 @@ fn traces_of_many_processes_and_gpus() {
              \"device\":{n}}}}},"
         )
     };
-    let begun = std::time::Instant::now();
-    let events: String = (0..60_000).map(event).collect();
+    let events: String = (0..150_000).map(event).collect();
     let trace = format!("{{\"traceEvents\":[{events}{{}}]}}");
     report_within_bound("gpus.json", trace.as_bytes());
     let one = ["k".to_owned()];
     let processes = launches_and_ranges((30_000, "c << 24"), &one, (1, "0, 9, 59, 'r', 0"));
     check(&[("processes.sqlite", processes, "30000 processes used a GPU")]);
-    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
 }

@@ -36,7 +36,8 @@ impl Sshd {
             "ListenAddress 127.0.0.1\nPort {port}\nHostKey FOLDER/host_key\n\
              AuthorizedKeysFile FOLDER/authorized_keys\nPidFile none\nUsePAM no\nStrictModes no\n\
              PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             SetEnv HOME=FOLDER/home\nLogLevel VERBOSE\n"
+             SetEnv HOME=FOLDER/home RGPU_AGENT_HOME=FOLDER/home/.cache/rgpu\n\
+             LogLevel VERBOSE\n"
         );
         fs::write(at("sshd_config"), config.replace("FOLDER", folder.path().to_str().unwrap()))
             .unwrap();

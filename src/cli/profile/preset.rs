@@ -48,7 +48,9 @@ fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
 
 /// Refuses a key that is no flag of the commands that take presets.
 fn check_flags(name: &str, preset: &ConfigValue<toml::Table>) -> Result<()> {
-    let root = Cli::command();
+    let mut root = Cli::command();
+    // Until then the subcommands have no flags.
+    root.build();
     let commands = ["profile", "exec"].into_iter().filter_map(|name| root.find_subcommand(name));
     let own = commands.flat_map(Command::get_arguments).chain(root.get_arguments());
     let known: BTreeSet<&str> = own.flat_map(long_names).collect();

@@ -188,8 +188,12 @@ impl Tree {
     fn enter(&mut self, parent: Option<usize>, range: &Range) -> usize {
         let depth = parent.map_or(0, |p| self.nodes[p].depth + 1);
         if let Some(parent) = parent {
+            if depth >= MAX_DEPTH {
+                return parent;
+            }
             let path_bytes = self.nodes[parent].path_bytes + range.part.len();
-            if depth >= MAX_DEPTH || path_bytes > MAX_PATH_BYTES + PART_BYTES * depth {
+            if path_bytes > MAX_PATH_BYTES + PART_BYTES * depth {
+                self.folded += 1;
                 return parent;
             }
         }
@@ -234,7 +238,7 @@ impl Tree {
     }
 
     /// The number of ranges that count for the region around them, or for one of all outermost
-    /// ones, since the paths of all regions together are too long.
+    /// ones, since their path, or the paths of all regions together, are too long.
     pub(super) fn folded(&self) -> u64 {
         self.folded
     }
@@ -355,7 +359,7 @@ mod tests {
         let more: Vec<_> =
             regions.iter().filter(|(_, region)| region.path == [MORE_REGIONS]).collect();
         assert!(matches!(more[..], [(_, region)] if region.instances > Some(40)), "{more:?}");
-        assert_eq!(Tree::build(&ranges, &[]).0.folded(), 0);
+        assert_eq!(Tree::build(&ranges[50..], &[]).0.folded(), 0);
     }
 
     #[test]
@@ -421,6 +425,17 @@ mod tests {
         ];
         let moments = [(2, 1, 50)];
         assert_eq!(inside(&ranges, &moments), [Vec::<String>::new()]);
+    }
+
+    #[test]
+    fn a_range_at_which_the_path_is_too_long_counts_for_the_one_around_it() {
+        let name = "x".repeat(3000);
+        let ranges: Vec<Range> =
+            (0..10).map(|n| range(NvtxRangeKind::PushPop, 1, n, 100 - n, &name)).collect();
+        let (tree, _) = Tree::build(&ranges, &[]);
+        assert_eq!((tree.len(), tree.folded()), (2, 8));
+        let long = range(NvtxRangeKind::PushPop, 1, 0, 9, &"x".repeat(100_000));
+        assert_eq!(Tree::build(&[long], &[]).0.folded(), 0);
     }
 
     #[test]

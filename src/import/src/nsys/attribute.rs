@@ -265,7 +265,7 @@ fn gaps(trace: &Trace, placed: &AttributedWork, from: &str) -> Vec<Gap> {
             "regions_capped",
             format!(
                 "{from}: {folded} ranges count for the region around them, or for `(more regions)`: \
-                 the names of all regions together are too long"
+                 the names of regions are too long"
             ),
         ),
         (
