@@ -1,7 +1,7 @@
 //! Turns the flags into the library's request: finds the kernel, evaluates its cases, parses every
 //! option.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 

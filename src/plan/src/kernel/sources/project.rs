@@ -311,10 +311,7 @@ mod tests {
         write(dir.path(), "elsewhere/secret.h", "");
         write(&top, "app/b.cu", "#include \"../../elsewhere/secret.h\"\n");
         let program = found(&top.join("app"));
-        assert_eq!(
-            (program.format, program.cwd.as_str()),
-            ("a project with a Makefile", "app")
-        );
+        assert_eq!((program.format, program.cwd.as_str()), ("a project with a Makefile", "app"));
         assert_eq!(program.kernels, ["k"]);
         let Some(ProgramBuild::Folder(build)) = &program.build else { panic!("{program:?}") };
         let places: Vec<&str> = build.sent.iter().map(|(place, _)| place.as_str()).collect();
