@@ -44,7 +44,7 @@ fn of_file(path: &Path) -> Option<(&'static str, String)> {
         return Some((
             "a benchmark of nvbench",
             format!(
-                "rgpu profile {folder} --target NAME -- --benchmark NAME (its folder with its build file)"
+                "its folder builds it: `rgpu profile {folder} --target NAME -- --benchmark NAME`"
             ),
         ));
     }
@@ -52,7 +52,8 @@ fn of_file(path: &Path) -> Option<(&'static str, String)> {
         return Some((
             "a benchmark of Google Benchmark",
             format!(
-                "rgpu profile {folder} --target NAME -- --benchmark_filter=NAME (its folder with its build file)"
+                "its folder builds it: `rgpu profile {folder} --target NAME -- \
+                 --benchmark_filter=NAME`"
             ),
         ));
     }
