@@ -43,6 +43,7 @@ def profile(
     kernel_name: str | Sequence[str] | None = None,
     kernel_name_base: Literal["function", "demangled", "mangled"] | None = None,
     label: Pairs | None = None,
+    launch: int | str | None = None,
     launch_count: int | None = None,
     launch_skip: int | None = None,
     light: bool = False,
@@ -70,6 +71,7 @@ def profile(
     run_id: str | None = None,
     sample: Literal["none", "process-tree", "system-wide", "cpu"] | None = None,
     sanitizer_args: str | None = None,
+    save_kernel: bool = False,
     section: str | Sequence[str] | None = None,
     seed: int | None = None,
     set: str | None = None,
@@ -77,6 +79,7 @@ def profile(
     strict: bool = False,
     sudo: bool = False,
     sweep: Pairs | None = None,
+    target: str | None = None,
     target_processes: Literal["all", "application-only"] | None = None,
     timeout: Time | None = None,
     tool: Literal["memcheck", "racecheck", "initcheck", "synccheck", "all"] | Sequence[Literal["memcheck", "racecheck", "initcheck", "synccheck", "all"]] | None = None,
@@ -119,6 +122,9 @@ def profile(
     kernel_name: Only kernels with this name
     kernel_name_base: The form of the name to match
     label: A label to store with the run
+    launch: The kernel of a bare .cu, .cuh, .cubin, .fatbin or .ptx, as in CUDA: its name,
+        `matmul<float, 16>`, or all of `matmul<float, 16><<<(n / 16, m / 16), (16, 16)>>>(m * n, n)`
+        with the elements of each array and the value of each integer (`_` leaves one to rgpu)
     launch_count: Number of launches to profile
     launch_skip: Launches to skip first
     light: Start with the small section set `minimal`
@@ -160,6 +166,7 @@ def profile(
     run_id: The run's name, which must be new
     sample: Where nsys samples the CPU; if given, no second run records call stacks [default: none]
     sanitizer_args: More arguments for compute-sanitizer, as one string
+    save_kernel: Write what was assumed of a bare kernel to the kernel.toml beside it
     section: A section by its identifier
     seed: Seed of the inputs
     set: Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal,
@@ -170,6 +177,7 @@ def profile(
     sudo: Use `sudo -n` if reading counters needs it
     sweep: Profile at each of these values, as a suite: a size of the kernel, else a macro of its
         compiler. Several sweeps make all combinations, at most 200
+    target: Of the programs that the folder KERNEL builds, profile the one of this name
     target_processes: Which processes to profile
     timeout: Time limit of each step, e.g. 90s, 10m, 1h30m
     tool: Which tools [default: all for a kernel, memcheck for a program]

@@ -63,6 +63,11 @@ class ProfileOptions(TypedDict, total=False):
     """The form of the name to match."""
     label: Pairs | None
     """A label to store with the run."""
+    launch: int | str | None
+    """The kernel of a bare .cu, .cuh, .cubin, .fatbin or .ptx, as in CUDA: its name, `matmul<float,
+    16>`, or all of `matmul<float, 16><<<(n / 16, m / 16), (16, 16)>>>(m * n, n)` with the
+    elements of each array and the value of each integer (`_` leaves one to rgpu).
+    """
     launch_count: int | None
     """Number of launches to profile."""
     launch_skip: int | None
@@ -134,6 +139,8 @@ class ProfileOptions(TypedDict, total=False):
     """Where nsys samples the CPU; if given, no second run records call stacks [default: none]"""
     sanitizer_args: str | None
     """More arguments for compute-sanitizer, as one string."""
+    save_kernel: bool
+    """Write what was assumed of a bare kernel to the kernel.toml beside it."""
     section: str | Sequence[str] | None
     """A section by its identifier."""
     seed: int | None
@@ -150,6 +157,8 @@ class ProfileOptions(TypedDict, total=False):
     """
     sudo: bool
     """Use `sudo -n` if reading counters needs it."""
+    target: str | None
+    """Of the programs that the folder KERNEL builds, profile the one of this name."""
     target_processes: Literal["all", "application-only"] | None
     """Which processes to profile."""
     timeout: Time | None
