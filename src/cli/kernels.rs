@@ -40,6 +40,10 @@ pub(super) enum KernelsCommand {
 pub(super) struct ShowArgs {
     /// A name, a folder, a kernel.toml, or the source of a kernel or program
     pub name: String,
+
+    /// The kernel and how it is launched, as for `rgpu profile`
+    #[arg(long, value_name = "NAME[<<<GRID, BLOCK, BYTES>>>(ARGS)]")]
+    pub launch: Option<String>,
 }
 
 #[derive(Args, Clone, Debug)]
