@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     """Verdict on the change of a time."""
     TraceWorkKind = Literal['kernel', 'copy', 'set', 'graph']
     """Kinds of GPU work."""
+    Trust = Literal['proven', 'bounded', 'unprotected']
+    """How far the kernel could have influenced its times."""
     Value = Union[int, float, str]
     """A finite number or a text."""
 
@@ -206,6 +208,18 @@ class ArtifactSpec(Record):
     """The artifact's kind, which the laptop's importers know: `ncu_rep`, `nsys_sqlite`, `cubin` …"""
 
 
+class BaselineTime(Record):
+    """The time of a form of the reference, beside the kernel's."""
+
+    __slots__ = ()
+    form: str
+    """The form: `eager` (as written) or `compile` (after `torch.compile`)."""
+    median_ns: float
+    """Median of its samples in nanoseconds."""
+    speedup: float | None
+    """This time over the kernel's; absent if the kernel was not timed."""
+
+
 class BilledCost(Record):
     """A provider's bill for a run."""
 
@@ -219,6 +233,21 @@ class BilledCost(Record):
     """Number of billed items."""
     words: list[str]
     """The first different messages of the provider."""
+
+
+class BoardScore(Record):
+    """The result of a leaderboard's own program, which measures by its own rules."""
+
+    __slots__ = ()
+    _defaults: ClassVar[dict[str, Any]] = {'message': ''}
+    time_ns: float | None
+    """One time of that program's means, in nanoseconds; absent if it gave none."""
+    mean_ns: list[float]
+    """That program's mean time of each benchmark in nanoseconds, in the board's order."""
+    trust: Trust
+    """How far the kernel could have influenced these times: it shares that program's process."""
+    message: str
+    """Why there is no time. Empty if there is one."""
 
 
 class BoundShare(Record):
@@ -324,6 +353,8 @@ class CaseResult(Record):
     """Measured time; absent if the case was not timed."""
     correctness: Correctness | None
     """Result of the check; absent if the case was not checked."""
+    baselines: Records[BaselineTime]
+    """Times of forms of the reference on the same data."""
 
 
 class Change(Record):
@@ -590,7 +621,7 @@ class Correctness(Record):
     verdict: str
     """The verdict: `right`, `wrong` or `unchecked`."""
     checked: int
-    """Number of elements compared."""
+    """Number of elements compared, or judged by a function of the task."""
     wrong: int
     """Number of elements outside the tolerance."""
     max_abs: float | None
@@ -2828,6 +2859,20 @@ class SanitizerResult(Record):
     """The artifact that it comes from, as its path in the run folder."""
 
 
+class Score(Record):
+    """The time that a leaderboard would rank, of those of its benchmarks. A smaller one is better."""
+
+    __slots__ = ()
+    time_ns: float | None
+    """One time of our medians of the benchmarks, in nanoseconds; absent if not all were timed."""
+    ranking_by: str
+    """How the times become one: `last` (the last benchmark), `mean` or `geom` (geometric mean)."""
+    benchmarks: int
+    """Number of benchmarks."""
+    board: BoardScore | None
+    """The result of the board's own program; absent if it did not run."""
+
+
 class Selection(Record):
     """The selection of one run."""
 
@@ -3447,6 +3492,16 @@ class Timing(Record):
     """The time inside a CUDA graph; only for short kernels."""
     cooling: Cooling | None
     """The wait for a hot GPU before the samples; absent if it was not hot."""
+    trust: Trust | None
+    """How far the kernel could have influenced the times; absent in runs of older builds."""
+    trust_reason: str | None
+    """Why the times are `unprotected`."""
+    bound_ns: float | None
+    """The judge's own wall time in nanoseconds a call, over rounds whose outputs were all right:
+    the kernel's work took no longer than that. The judge is the process that holds the clock.
+    """
+    claimed_ns: float | None
+    """Median of the times that the kernel's process claimed, in nanoseconds."""
 
 
 class TogetherGain(Record):
@@ -3640,6 +3695,8 @@ class Profile(ProfileMethods):
     """Time of the default case, measured without a profiling tool."""
     cases: Records[CaseResult]
     """Results of each case."""
+    score: Score | None
+    """The time that a leaderboard would rank; absent for a kernel that is meant for none."""
     geometric_mean: GeometricMean | None
     """Geometric means over the cases; absent unless several were timed on a GPU."""
     speed_of_light: Records[SpeedOfLight]

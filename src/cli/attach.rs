@@ -1,7 +1,7 @@
 //! `rgpu runs attach`: resumes following a run whose command has gone, and ends as that command
 //! would have.
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use super::args::{Cli, Command};
 use super::support::app::{App, Status};
@@ -40,7 +40,7 @@ pub(super) fn run(
         return Err(failure);
     }
     let argv: Vec<std::ffi::OsString> = record.argv.iter().map(Into::into).collect();
-    let argv = profile::expand_preset(&argv)?;
+    let argv = profile::expand_preset(&argv, Cli::command())?;
     let cli = Cli::try_parse_from(&argv).map_err(|e| {
         Failure::new(
             Exit::Artifact,

@@ -72,7 +72,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         write_out(page.as_bytes());
         return check_output_written().map(|()| 0);
     }
-    let expanded = profile::expand_preset(argv)?;
+    let expanded = profile::expand_preset(argv, Cli::command())?;
     let mut cli = match parse_cli(&expanded) {
         Ok(cli) => cli,
         Err(error) => return handle_clap_error(&error, argv, &expanded),

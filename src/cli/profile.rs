@@ -220,7 +220,12 @@ fn without_shown_traceback(mut failure: Failure) -> Failure {
         && let Some(last) = cause.lines().rfind(|line| line.starts_with("  "))
         && let Some((_, exception)) = cause.rsplit_once(&format!("{last}\n"))
     {
-        *cause = exception.to_owned();
+        // Which of several ranks it was stands before the traceback.
+        let rank = cause.lines().next().filter(|line| line.ends_with(" failed first:"));
+        *cause = match rank {
+            Some(rank) => format!("{rank}\n{exception}"),
+            None => exception.to_owned(),
+        };
     }
     failure
 }

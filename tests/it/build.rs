@@ -528,7 +528,6 @@ fn commands_to_type_next_name_a_file_as_a_shell_takes_it() {
     laptop.write("k ü/my gemm.py", "import triton, cutlass\n");
     laptop.write("k ü/my run.rs", "fn main() {}\n");
     for (line, hint) in [
-        ("profile --kernel 'k ü/my kern.cu'", "`rgpu kernels new 'k ü/my kern.cu'` writes"),
         ("exec 'k ü/my kern.cu' --remote h200 -- 3", "rgpu build 'k ü/my kern.cu'"),
         ("exec 'k ü/my kern.cu' --remote h200 -- 3", "rgpu profile --kernel 'k ü/my kern.cu'"),
         ("build 'k ü/my gemm.py'", "rgpu build 'k ü/my gemm.py' --dsl triton"),

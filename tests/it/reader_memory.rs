@@ -439,7 +439,7 @@ fn traces_of_many_processes_and_gpus() {
              \"device\":{n}}}}},"
         )
     };
-    let events: String = (0..150_000).map(event).collect();
+    let events: String = (0..100_000).map(event).collect();
     let trace = format!("{{\"traceEvents\":[{events}{{}}]}}");
     report_within_bound("gpus.json", trace.as_bytes());
     let one = ["k".to_owned()];

@@ -351,7 +351,8 @@ def time_judged(judge, asked, nvml, flush):
         whole, enqueue = (number_in(warmed, name) for name in ("whole_ns", "enqueue_ns"))
         judge.open(judge.slots_for(whole))
         judge.warm_up(1, 0.0)
-    least, seconds = TIMING.get("min_iters", 30), TIMING.get("max_seconds", 10.0)
+    # Making new data for each call may take longer than the calls.
+    least, seconds = TIMING.get("min_iters", 30), min(TIMING.get("max_seconds", 10.0), JUDGED_SECONDS)
     sampling = Sampling(min(least, 5) if on_cpu else least, min(seconds, 2.0) if on_cpu else seconds)
     with JOURNAL.enter("timed", case):
         bounds, graphs = [], []

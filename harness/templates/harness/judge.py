@@ -17,6 +17,8 @@ MOST_SLOTS, COLD_SLOTS, BOUND_ROUNDS = 300, 48, 3
 # Part of the free memory that the arena and the judge's copies of it may take.
 MEMORY_SHARE = 0.4
 ANSWER_SECONDS, LOAD_SECONDS = 120, 600
+# The most time for the rounds of one case, in seconds, if `max_seconds` does not say less.
+JUDGED_SECONDS = 5.0
 
 
 class Unsuited(Exception):

@@ -6,16 +6,16 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use etcetera::BaseStrategy;
 
-use crate::cli::args::Cli;
 use crate::cli::support::session::ssh_alias;
 use rgpu_model::error::{Exit, Failure, Result, nearest};
 use rgpu_run::config::{Config, ConfigValue, Environment, Origin};
 
-/// The command line with the preset's flags inserted; unchanged if it names no preset.
-pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
+/// The command line with the preset's flags inserted; unchanged if it names no preset. `root` is
+/// the definition of the command line.
+pub(in crate::cli) fn expand(argv: &[OsString], root: Command) -> Result<Vec<OsString>> {
     let Some(name) = preset_name(argv) else { return Ok(argv.to_vec()) };
     let cwd = std::env::current_dir().unwrap_or_default();
     let Ok(base) = etcetera::choose_base_strategy() else { return Ok(argv.to_vec()) };
@@ -29,7 +29,7 @@ pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
         }
         return Err(failure.hint("presets are `[preset.NAME]` tables of rgpu.toml"));
     };
-    check_flags(&name, preset)?;
+    check_flags(&name, preset, root)?;
     config.check_preset(&name, preset, ssh_alias)?;
     // Right after the subcommand, so that typed flags come later.
     let at =
@@ -47,8 +47,7 @@ fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
 }
 
 /// Refuses a key that is no flag of the commands that take presets.
-fn check_flags(name: &str, preset: &ConfigValue<toml::Table>) -> Result<()> {
-    let mut root = Cli::command();
+fn check_flags(name: &str, preset: &ConfigValue<toml::Table>, mut root: Command) -> Result<()> {
     // Until then the subcommands have no flags.
     root.build();
     let commands = ["profile", "exec"].into_iter().filter_map(|name| root.find_subcommand(name));
@@ -121,6 +120,8 @@ fn flags(name: &str, table: &toml::Table) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::Cli;
+    use clap::CommandFactory;
 
     #[test]
     fn a_presets_table_becomes_flags() {
@@ -138,13 +139,14 @@ mod tests {
             value: text.parse().unwrap(),
             origin: Origin::User("/home/a/config.toml".into()),
         };
-        let failure = check_flags("fast", &preset("kernal_name = \"k\"")).unwrap_err();
+        let failure =
+            check_flags("fast", &preset("kernal_name = \"k\""), Cli::command()).unwrap_err();
         let shown = failure.to_string();
         assert_eq!(failure.code, "unknown_flag_of_preset", "{shown}");
         assert!(failure.hints.iter().any(|hint| hint.contains("`--kernel-name`")), "{failure:?}");
         assert!(failure.what.contains("`--kernal-name`"), "{shown}");
         for text in ["set = \"full\"", "kernel_name = \"k\"", "timeout = 3", "quiet = true"] {
-            assert!(check_flags("fast", &preset(text)).is_ok(), "{text}");
+            assert!(check_flags("fast", &preset(text), Cli::command()).is_ok(), "{text}");
         }
     }
 

@@ -160,7 +160,7 @@ mod tests {
         let symbols: Vec<String> = [
             "_Z6matmulIfLi16EEvPKT_S2_PS0_iii",
             "_Z6matmulIfLi32EEvPKT_S2_PS0_iii",
-            "_Z6matmulI6__halfLi16EEvPKT_S4_PS2_iii",
+            "_Z6matmulI6__halfLi16EEvPKT_S3_PS1_iii",
             "_ZN3app4scanIjLb1EEEvPT_",
             "plain",
         ]
