@@ -66,7 +66,7 @@ const MAX_PATH_BYTES: usize = 8 << 10;
 const MORE_REGIONS: &str = "(more regions)";
 /// Memory that the regions of any trace may take, and more for each range. A path repeats the names
 /// of the ranges around it, so a file of few names could have paths without end.
-pub(super) const MAX_REGIONS_BYTES: usize = 10 << 20;
+pub(super) const MAX_REGIONS_BYTES: usize = 16 << 20;
 pub(super) const REGION_BYTES_PER_RANGE: usize = 32;
 /// Memory of a region without its path: in the tree, the profile and the lists of single events.
 const REGION_BYTES: usize = 800;

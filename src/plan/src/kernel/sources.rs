@@ -51,6 +51,7 @@ pub static KERNEL_SOURCES: &[&KernelSource] = &[
 
 /// What a path holds.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them a command")]
 pub enum Found {
     /// A kernel, which our harness launches, checks and times.
     Kernel(FoundKernel),

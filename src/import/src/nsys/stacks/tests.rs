@@ -117,7 +117,9 @@ fn lines(trace: &rgpu_model::Trace, file: &str) -> BTreeMap<u32, usize> {
         let of_call = trace.stacks.of_call(call);
         let frames = of_call.filter_map(|at| trace.stacks.frames().get(at as usize));
         let line = frames.filter(|frame| frame.file.ends_with(file)).find_map(|frame| frame.line);
-        line.map(|line| *lines.entry(line).or_default() += 1);
+        if let Some(line) = line {
+            *lines.entry(line).or_default() += 1;
+        }
     }
     lines
 }

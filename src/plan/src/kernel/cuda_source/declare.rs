@@ -237,8 +237,8 @@ impl<'a> Reader<'a> {
         };
         let head = self.tokens.get(self.at + 1..open).unwrap_or_default();
         let head = head.split(|token| &*token.text == ":").next().unwrap_or_default();
-        let names = head.iter().filter(|t| t.text.starts_with(|c: char| c.is_alphabetic()));
-        let name = names.last().map(|token| token.text.clone());
+        let mut names = head.iter().filter(|t| t.text.starts_with(|c: char| c.is_alphabetic()));
+        let name = names.next_back().map(|token| token.text.clone());
         let end = self.end_of_brackets(open);
         let body = self.tokens.get(open + 1..end - 1).unwrap_or_default();
         let fields = self.fields(body);

@@ -357,12 +357,13 @@ fn choose_instance(derivation: &Derivation<'_>, given: &[Vec<Token>]) -> Result<
         return Ok(first);
     }
     let is_flat = UsedAxes::of(declared, kernel).is_flat();
-    let missing = match given.is_empty() {
-        true => match usual_instance(declared, kernel, is_flat) {
+    let missing = if given.is_empty() {
+        match usual_instance(declared, kernel, is_flat) {
             Ok(found) => return Ok(found),
             Err(missing) => missing,
-        },
-        false => instance(declared, kernel, given, None).err().unwrap_or_else(|| "".into()),
+        }
+    } else {
+        instance(declared, kernel, given, None).err().unwrap_or_else(|| "".into())
     };
     let example: Vec<String> = kernel
         .template
@@ -800,13 +801,14 @@ impl Drawn<'_> {
             }),
             sizes: Sizes {
                 default: (!vars.is_empty()).then(|| "large".to_owned()),
-                cases: match vars.is_empty() {
-                    true => Vec::new(),
-                    false => vec![NamedCase {
+                cases: if vars.is_empty() {
+                    Vec::new()
+                } else {
+                    vec![NamedCase {
                         name: "large".to_owned(),
                         groups: vec![row],
                         ..NamedCase::default()
-                    }],
+                    }]
                 },
                 vars,
                 groups: false,

@@ -99,7 +99,7 @@ fn deduce(
         let super::tree::Expression::Name(variable) = argument else { return None };
         let kind = types.resolve(launch.met.kinds.get(variable)?);
         let stars = kind.stars.checked_sub(param_stars(param))?;
-        (types.element(&kind).is_some() || stars > 0).then(|| TypeText {
+        (types.element(&kind).is_some() || stars > 0).then_some(TypeText {
             stars,
             constant: false,
             reference: false,

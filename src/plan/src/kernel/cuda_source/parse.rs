@@ -699,10 +699,10 @@ impl<'a> Parser<'a> {
             self.at += 1;
             return self.size_of();
         }
-        if self.text() == "(" {
-            if let Some(kind) = self.c_cast() {
-                return Expression::Cast(kind, Box::new(self.unary()));
-            }
+        if self.text() == "("
+            && let Some(kind) = self.c_cast()
+        {
+            return Expression::Cast(kind, Box::new(self.unary()));
         }
         self.postfix()
     }

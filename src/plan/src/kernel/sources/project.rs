@@ -78,7 +78,7 @@ fn project(
 ) -> Result<FoundProgram, KernelError> {
     let absolute = folder.canonicalize().map_err(KernelError::unreadable(folder, None))?;
     let outer = outer_files(&absolute, files);
-    let mut all: Vec<PathBuf> = outer.iter().cloned().collect();
+    let mut all: Vec<PathBuf> = outer.to_vec();
     // The common folder of files is that of their parents.
     all.push(absolute.join(CMAKE));
     let root = common_folder(&all);
@@ -103,8 +103,7 @@ fn project(
     }];
     let is_debug = |path: &&PathBuf| {
         let is_build_file = file_name(path) == CMAKE || MAKEFILES.contains(&&*file_name(path));
-        is_build_file
-            && text(path).is_some_and(|text| text.split_whitespace().any(|w| is_dash_g(w)))
+        is_build_file && text(path).is_some_and(|text| text.split_whitespace().any(is_dash_g))
     };
     if let Some(file) = files.iter().find(is_debug) {
         assumptions.push(format!(

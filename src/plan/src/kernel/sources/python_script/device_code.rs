@@ -82,11 +82,9 @@ fn declarations(text: &str) -> Vec<&str> {
             b'/' if rest.starts_with(b"//") => end = at + line_length(rest),
             b'/' if rest.starts_with(b"/*") => end = at + 2 + length_to(&rest[2..], b"*/"),
             b'"' | b'\'' => end = at + quoted_length(rest),
-            b'#' if was_line_start && depth == 0 => {
-                if text[start..at].trim().is_empty() {
-                    end = at + directive_length(rest);
-                    cut = true;
-                }
+            b'#' if was_line_start && depth == 0 && text[start..at].trim().is_empty() => {
+                end = at + directive_length(rest);
+                cut = true;
             }
             b'{' if depth == 0 && opens_scope(&text[start..at]) => {
                 scopes += 1;
