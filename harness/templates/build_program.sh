@@ -45,6 +45,7 @@ if [ $# -eq 1 ] && [ -x "$1" ]; then
     : "${CUDA_HOME:=$toolkit}" "${CUDA_PATH:=$toolkit}"
     export CUDACXX CUDA_HOME CUDA_PATH
 else
+    toolkit=$build
     PATH="$build/bin:$PATH"
     CUDACXX="$build/bin/nvcc"
     export CUDACXX
@@ -54,7 +55,7 @@ export PATH NVCC_PREPEND_FLAGS
 
 # Makefiles often name the usual place of the toolkit.
 set --
-if [ -n "${toolkit:-}" ] && [ ! -x /usr/local/cuda/bin/nvcc ]; then
+if [ ! -x /usr/local/cuda/bin/nvcc ]; then
     set -- "CUDA_PATH=$toolkit" "CUDA_HOME=$toolkit"
 fi
 
@@ -80,8 +81,15 @@ failed=
 sleep 0.05 2>/dev/null || sleep 1
 if [ "$system" = cmake ]; then
     place=$build/cmake
-    run cmake -S . -B "$place" -DCMAKE_BUILD_TYPE=Release \
-        ${arch:+"-DCMAKE_CUDA_ARCHITECTURES=$arch"}
+    if ! cmake -S . -B "$place" -DCMAKE_BUILD_TYPE=Release \
+        ${arch:+"-DCMAKE_CUDA_ARCHITECTURES=$arch"} >"$build/build.log" 2>&1; then
+        # A part of a larger project often has a Makefile that builds it alone.
+        [ -e Makefile ] || [ -e makefile ] || [ -e GNUmakefile ] || fail
+        say "CMake cannot set the folder up alone: make builds it"
+        system=make
+    fi
+fi
+if [ "$system" = cmake ]; then
     run cmake --build "$place" --parallel "$jobs"
 else
     place=.
