@@ -1,7 +1,8 @@
 #!/bin/sh
 # build_program.sh SYSTEM NAME TARGET ARCH OUT NVCC…: builds the program of the current folder with
 # SYSTEM (cmake or make) and links it as OUT. Of several programs TARGET is taken, else the one
-# called NAME. NVCC… are the words that start nvcc; ARCH is the GPU's, as CMake writes it, or empty.
+# called NAME, else main, else the first by name. NVCC… are the words that start nvcc; ARCH is the
+# GPU's, as CMake writes it, or empty.
 set -u
 system=$1 name=$2 target=$3 arch=$4 out=$5
 shift 5
@@ -134,11 +135,9 @@ elif [ "$count" -eq 1 ]; then
     program=$(cat "$build/.programs")
 else
     program=$(choose "$name")
-    if [ -z "$program" ]; then
-        say "the build makes several programs: $names"
-        exit 5
-    fi
-    say "runs '$name' of the programs that it makes: $names"
+    [ -n "$program" ] || program=$(choose main)
+    [ -n "$program" ] || program=$(head -n 1 "$build/.programs")
+    say "runs '${program##*/}' of the programs that it makes: $names; --target NAME chooses another"
 fi
 folder=$(cd "${program%/*}" && pwd -P) || exit 1
 ln -sf "$folder/${program##*/}" "$out"

@@ -97,8 +97,8 @@ fn words(text: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// The value for a word. A placeholder for the number of a variant is the first variant. `None`: only
-/// a reader knows it, or it names a file that is not there.
+/// The value for a word. A placeholder for the number of a variant is the first variant. `None`:
+/// only a reader knows it, or it names a file that is not there.
 fn value(word: &str, folder: &Path) -> Option<String> {
     if let Some(inner) = word.strip_prefix('<') {
         let inner = inner.to_lowercase();

@@ -32,7 +32,6 @@ const BUILD_SCRIPT_PATH: &str = "bin/build_program.sh";
 /// Meanings of messages of builds; those of compilers come after them.
 static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("build_program: the host has no ", "no_build_tool", RowAction::FailedStop),
-    MessageRow("build_program: *several programs", "several_programs", RowAction::FailedStop),
     MessageRow("build_program: *makes no program", "nothing_built", RowAction::FailedStop),
     MessageRow("fatal error: helper_*No such file", "missing_cuda_samples", RowAction::FailedStop),
     MessageRow("fatal error: cutlass/*No such file", "missing_cutlass", RowAction::FailedStop),
@@ -57,7 +56,6 @@ static BUILD_ROWS: &[MessageRow] = &[
 /// The codes of failed builds that have a title and the build's own message.
 pub const PROGRAM_BUILD_CODES: &[&str] = &[
     "no_build_tool",
-    "several_programs",
     "nothing_built",
     "missing_cuda_samples",
     "missing_cutlass",
