@@ -22,7 +22,9 @@ pub(in crate::cli) fn require_for(
     what: &str,
 ) -> Result<()> {
     let origin = &app.config.default_remote.origin;
-    let is_chosen = typed.is_some() || matches!(origin, Origin::Env(_) | Origin::User(_));
+    let is_own_remote = app.config.remotes.contains_key(&spec.name);
+    let is_chosen =
+        typed.is_some() || is_own_remote || matches!(origin, Origin::Env(_) | Origin::User(_));
     if is_chosen || !is_local(spec) {
         return Ok(());
     }
