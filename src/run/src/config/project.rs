@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::program::ProgramTable;
 use super::{Config, ConfigValue, LOCAL, Origin};
 use rgpu_analysis::Thresholds;
 use rgpu_model::beneath;
@@ -29,6 +30,7 @@ pub(super) struct ProjectFile {
     pub(super) kernel_path: Option<Vec<PathBuf>>,
     #[serde(default)]
     pub(super) preset: BTreeMap<String, toml::Table>,
+    pub(super) program: Option<ProgramTable>,
     #[serde(default)]
     pub(super) analysis: Thresholds,
 }
@@ -215,7 +217,7 @@ impl Config {
 
 /// The first link below the project on the way to a path, wherever the path begins: each `..` and
 /// each link outside the project is resolved as the kernel does. Parts may be missing.
-fn link_below(project: &Path, path: &Path) -> Option<PathBuf> {
+pub(super) fn link_below(project: &Path, path: &Path) -> Option<PathBuf> {
     let real_project = project.canonicalize().ok()?;
     let mut reached = PathBuf::new();
     for part in project.join(path).components() {
@@ -368,7 +370,8 @@ mod tests {
             schema.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect()
         };
         assert_eq!(keys("/properties/preset/additionalProperties/properties"), preset_flags());
-        let own = ["default_remote", "runs_dir", "keep", "kernel_path", "preset", "analysis"];
+        let own =
+            ["default_remote", "runs_dir", "keep", "kernel_path", "preset", "program", "analysis"];
         assert_eq!(keys("/properties"), own);
         let thresholds: Vec<&str> = TABLE.iter().map(|row| row.key).collect();
         assert_eq!(keys("/properties/analysis/properties"), thresholds);

@@ -512,12 +512,6 @@ pub static REASONS: &[Reason] = &[
         "install it there: `apt-get install cmake make` (Debian, Ubuntu), or `pip install cmake`",
     ),
     row(
-        "several_programs",
-        Side::Kernel,
-        "the build makes several programs",
-        "choose one: `--target NAME`",
-    ),
-    row(
         "nothing_built",
         Side::Kernel,
         "the build makes no such program",
