@@ -35,6 +35,35 @@ def receive(link, most=None):
     return exactly(length)
 
 
+def tell(link, **answer):
+    send(link, json.dumps(finite(answer)).encode())
+
+
+def serve(asked, start):
+    """The loop of a process that answers the judge: a pickle is a job, the answer is JSON."""
+    link = socket.socket(fileno=asked.control)
+    try:
+        jobs = start(link).jobs()
+        while True:
+            told = pickle.loads(receive(link))
+            try:
+                answer = jobs[told["do"]](told)
+            except Unsuited as why:
+                answer = {"unsuited": str(why)}
+            tell(link, **answer)
+    except Gone:
+        return
+    except Fault as fault:
+        if fault.__cause__ is not None:
+            show(fault.__cause__)
+        told = fault
+    except Exception as error:
+        show(error)
+        told = fault_of(error, ENTRY["function"])
+    tell(link, fault=[told.kind, told.text])
+    os._exit(STATUS.get(told.kind, 70))
+
+
 class Pointer:
     """Device memory of another process, in the form that torch takes."""
 
@@ -106,9 +135,11 @@ class Call(Kernel):
         self.outs = [entry[:3] for entry in entries if entry[3] == "out"]
         self.inouts = [entry[:3] for entry in entries if entry[3] == "inout"]
         self.data, self.checker = self.values.get("data"), True
+        model = {"model": candidate.extras["model"]} if "model" in candidate.extras else {}
         if self.popcorn:
             # `run_on` binds what the kernel takes beside the data.
             self.values = self.values["values"]
+        self.values.update(model)
         self.bound = None if self.popcorn else bind(self.function, self.values)
         self.areas = [placed(candidate.arena, area) for area in told["areas"]]
         self.arena = candidate.arena
@@ -145,22 +176,36 @@ class Candidate:
     """Answers the judge: loads the kernel, takes slots, runs rounds."""
 
     def __init__(self, link):
-        self.link, self.calls, self.graphs, self.flush = link, {}, {}, None
+        self.link, self.calls, self.graphs, self.arena, self.flush = link, {}, {}, None, None
         self.module = load(ENTRY["file"])
-        self.function = function_of(self.module, ENTRY["function"])
-        self.tell(takes=list(parameters(self.function)))
+        self.made = function_of(self.module, ENTRY["function"])
+        takes = [] if inspect.isclass(self.made) else list(parameters(self.made))
+        tell(link, takes=takes, triton="triton" in sys.modules)
 
-    def tell(self, **answer):
-        send(self.link, json.dumps(finite(answer)).encode())
+    def case(self, told):
+        """One-time work for a case: builds the model, compiles kernels."""
+        self.extras, self.function = extras_of(case_named(told["case"])), self.made
+        begin, done, same_weights = time.perf_counter_ns(), False, True
+        if ENTRY.get("prepare"):
+            self.extras["model"] = built(self.module, self.extras)
+            done = True
+        if told["weights"] is not None:
+            weights, done = pickle.loads(told["weights"]), True
+            self.function = instance(self.made, weights["arguments"])
+            if isinstance(self.function, torch.nn.Module) and weights["state"] is not None:
+                same_weights = takes_weights(self.function, weights["state"])
+        if told["compiles"] and callable(getattr(self.module, "compile_kernel", None)):
+            blamed(lambda: self.module.compile_kernel(self.extras["problem_sizes"]), "compile_kernel")
+            done = True
+        synchronize()
+        took = time.perf_counter_ns() - begin if done else None
+        return {"prepare_ns": took, "same_weights": same_weights, "model": facts_of_model(self.extras.get("model"))}
 
     def open(self, told):
-        self.calls, self.graphs, self.arena, self.popcorn = {}, {}, None, told["popcorn"]
+        self.calls, self.graphs, self.popcorn = {}, {}, told["popcorn"]
         gc.collect()
         self.facts = told
         self.arena = opened_arena(told, self.link)
-        if self.popcorn and not told["has_values"] and callable(getattr(self.module, "compile_kernel", None)):
-            blamed(lambda: self.module.compile_kernel(told["problem_sizes"]), "compile_kernel")
-            synchronize()
         return {}
 
     def close(self, _):
@@ -218,7 +263,7 @@ class Candidate:
     def done(self):
         """Ends the judge's clock: the GPU is idle and the outputs are there."""
         synchronize()
-        self.tell(done=True)
+        tell(self.link, done=True)
 
     def captured(self, order):
         if DEVICE != "cuda":
@@ -268,27 +313,10 @@ class Candidate:
         self.done()
         return {"outputs": [self.calls[slot].described() for slot in told["order"]], "claims": claims}
 
-    def answer(self):
-        told = pickle.loads(receive(self.link))
-        jobs = {"open": self.open, "close": self.close, "define": self.define, "warm": self.warm, "plain": self.plain,
-                "graph": self.in_graph, "cold": self.cold}
-        self.tell(**jobs[told["do"]](told))
+    def jobs(self):
+        return {"case": self.case, "open": self.open, "close": self.close, "define": self.define, "warm": self.warm,
+                "plain": self.plain, "graph": self.in_graph, "cold": self.cold}
 
 
 def job_candidate(asked):
-    link = socket.socket(fileno=asked.control)
-    try:
-        candidate = Candidate(link)
-        while True:
-            candidate.answer()
-    except Gone:
-        return
-    except Fault as fault:
-        if fault.__cause__ is not None:
-            show(fault.__cause__)
-        told = fault
-    except Exception as error:
-        show(error)
-        told = fault_of(error, ENTRY["function"])
-    send(link, json.dumps({"fault": [told.kind, told.text]}).encode())
-    os._exit(STATUS.get(told.kind, 70))
+    serve(asked, Candidate)

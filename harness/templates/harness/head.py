@@ -12,6 +12,7 @@
   cpu      verify and time on the CPU (Triton kernels in Triton's interpreter)
 
   candidate  calls the kernel on behalf of another harness.py, which starts it with --control FD and judges
+  author     makes the data and the expected outputs, started in the same way
 
   --out FILE     the report, as JSON; there from the start, replaced as the job goes on
   --ranges FILE  a log of the ranges, as JSON lines
@@ -52,6 +53,7 @@ import sys
 import time
 import traceback
 import types
+import weakref
 
 CASE = {}  # rgpu puts the runner input here
 
@@ -86,7 +88,7 @@ class Fault(Exception):
 
 def options():
     parser = argparse.ArgumentParser(usage="harness.py JOB [options]", add_help=False)
-    parser.add_argument("job", choices=["verify", "time", "once", "torch", "cpu", "board", "candidate"])
+    parser.add_argument("job", choices=["verify", "time", "once", "torch", "cpu", "board", "candidate", "author"])
     parser.add_argument("--control", type=int)
     for name in ("--out", "--ranges", "--trace"):
         parser.add_argument(name)
