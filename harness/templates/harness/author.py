@@ -158,9 +158,21 @@ class Author:
     """Answers the judge: makes the data of one case after another, and says what is right."""
 
     def __init__(self, link):
-        self.link, self.arena, self.facts, self.parts, self.known = link, None, None, [], {}
+        self.link, self.arena, self.facts, self.parts, self.known, self.graph = link, None, None, [], {}, None
+
+    def load(self, _):
         self.module = load(REFERENCE["file"])
-        tell(link, shares=why_shared())
+        return {"shares": why_shared()}
+
+    def turn(self, told):
+        """A turn in which nothing is done but what each turn has: one CUDA graph, here of one value."""
+        if told["prepare"]:
+            self.graph = self.graph or one_value_graph()
+        self.graph.replay()
+        synchronize()
+        if not told["prepare"]:
+            tell(self.link, done=True)
+        return {}
 
     def case(self, told):
         self.known, self.parts = {}, []
@@ -226,8 +238,26 @@ class Author:
                               for form in ENTRY.get("baselines", [])]}
 
     def jobs(self):
-        return {"case": self.case, "weights": self.weights, "make": self.make, "open": self.open, "close": self.close,
+        return {"load": self.load, "turn": self.turn, "case": self.case, "weights": self.weights, "make": self.make, "open": self.open, "close": self.close,
                 "put": self.put, "refusal": self.refusal, "reads": self.reads, "baselines": self.baselines}
+
+
+class NoGraph:
+    """What is replayed without a GPU."""
+
+    def replay(self):
+        pass
+
+
+def one_value_graph():
+    if DEVICE != "cuda":
+        return NoGraph()
+    graph, value = torch.cuda.CUDAGraph(), torch.zeros(1, device=DEVICE)
+    # A kernel must have been loaded before it is captured.
+    value.add_(1)
+    with torch.cuda.graph(graph):
+        value.add_(1)
+    return graph
 
 
 def why_shared():

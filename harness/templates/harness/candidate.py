@@ -177,10 +177,13 @@ class Candidate:
 
     def __init__(self, link):
         self.link, self.calls, self.graphs, self.arena, self.flush = link, {}, {}, None, None
+
+    def load(self, _):
+        """Runs the kernel's module, and says what the kernel takes."""
         self.module = load(ENTRY["file"])
         self.made = function_of(self.module, ENTRY["function"])
         takes = [] if inspect.isclass(self.made) else list(parameters(self.made))
-        tell(link, takes=takes, triton="triton" in sys.modules)
+        return {"takes": takes, "triton": "triton" in sys.modules}
 
     def case(self, told):
         """One-time work for a case: builds the model, compiles kernels."""
@@ -314,7 +317,7 @@ class Candidate:
         return {"outputs": [self.calls[slot].described() for slot in told["order"]], "claims": claims}
 
     def jobs(self):
-        return {"case": self.case, "open": self.open, "close": self.close, "define": self.define, "warm": self.warm,
+        return {"load": self.load, "case": self.case, "open": self.open, "close": self.close, "define": self.define, "warm": self.warm,
                 "plain": self.plain, "graph": self.in_graph, "cold": self.cold}
 
 

@@ -301,16 +301,13 @@ def each_case(with_judge, alone, before=lambda case: None):
     results, processes = [], []
     try:
         with JOURNAL.enter("setup"):
-            AUTHOR = AuthorProcess()
-            processes.append(AUTHOR)
-            if ENTRY.get("baselines"):
-                AUTHOR.begin()
-                for case in cases:
-                    before(case)
-            CANDIDATE = CandidateProcess()
-            processes.append(CANDIDATE)
-            if not ENTRY.get("baselines"):
-                AUTHOR.begin()
+            AUTHOR, CANDIDATE = AuthorProcess(), CandidateProcess()
+            processes += [AUTHOR, CANDIDATE]
+            # Nothing of the kernel runs before `CANDIDATE.begin`.
+            AUTHOR.measure_turns()
+            AUTHOR.begin()
+            for case in cases if ENTRY.get("baselines") else []:
+                before(case)
             CANDIDATE.begin()
         for i, case in enumerate(cases):
             done, why = judged(case, lambda judge: with_judge(judge, i))

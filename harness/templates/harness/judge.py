@@ -10,9 +10,11 @@
 BOUND_NS, BOUND_SHARE = 2_000.0, 0.05
 # Below a third of the bound and by 10 us, while no host work was in the round: the clocks disagree.
 DISAGREE_NS, DISAGREE_SHARE = 10_000.0, 2 / 3
-# What a turn between the processes takes beside the calls; a round has so many calls that its part
-# of a call is small beside what a claim may lie below the bound.
-TURN_NS, TURN_SHARE = 300_000.0, 0.5
+# What a turn may take beyond the least turn of this host; a round has so many calls that its part of
+# a call is small beside what a claim may lie below the bound.
+TURN_NS, TURN_SHARE = 100_000.0, 0.5
+# Turns with the author's process that measure the least one, and the bytes that are copied in each.
+LEAST_TURNS, TURN_BYTES = 24, 256 << 20
 MOST_SLOTS, COLD_SLOTS, BOUND_ROUNDS = 300, 48, 3
 # Part of the free memory that the arena and the judge's copies of it may take.
 MEMORY_SHARE = 0.4
@@ -345,24 +347,23 @@ class Judge:
         """One round on new data, with all outputs checked. Returns its wall time in ns, the answer,
         and whether it was one CUDA graph.
 
-        The wall time is that from the word to begin until the candidate says that it is done. Before
-        it lies the copy that publishes the data, after it the copy of the outputs. On an idle GPU a
-        copy takes what `least_copy` says; work of the candidate beside it would make it longer, and
-        what is longer counts as the candidate's."""
+        The wall time is that from the word to begin until the candidate says that it is done, less
+        the least turn. Before it lies the copy that publishes the data, after it the copy of the
+        outputs. On an idle GPU a copy takes what `least_copy` says; work of the candidate beside it
+        would make it longer, and what is longer counts as the candidate's."""
         order = self.prepare([self.fresh() for _ in range(calls)])
         in_graph = do == "graph" and CANDIDATE.ask("graph", order=order, prepare=True).get("graph") is True
         self.measure_copies()
         published = self.show()
+        wall = CANDIDATE.turn(do, order=order, prepare=False, **how)
         begin = time.perf_counter_ns()
-        CANDIDATE.ask(do, order=order, prepare=False, **how)
-        end = time.perf_counter_ns()
         self.snapshot.copy_(self.arena.bytes)
         synchronize()
-        copied_out = time.perf_counter_ns() - end
+        copied_out = time.perf_counter_ns() - begin
         answer = CANDIDATE.hear(ANSWER_SECONDS)
         self.check(order, listed(answer, "outputs", len(order)), self.snapshot)
         excess = max(published - self.least_copy, 0) + max(copied_out - self.least_copy, 0)
-        wall = end - begin + excess - len(order) * self.handover_ns()
+        wall += excess - AUTHOR.least_turn - (self.handover_ns(order) if do != "cold" else 0)
         return max(wall, 0.0), answer, in_graph
 
     def measure_copies(self):
@@ -375,22 +376,23 @@ class Judge:
             if number > 0:
                 self.least_copy = min(self.least_copy, time.perf_counter_ns() - begin)
 
-    def handover_ns(self):
-        """The time of one call's copies from returned tensors to their areas."""
-        moved = self.returned(self.sets[0][0]) if not self.inside else []
-        if not moved or DEVICE != "cuda":
+    def handover_ns(self, order):
+        """The time of the copies from returned tensors to their areas, for all calls of a round: as one
+        CUDA graph, between memory of the judge that is prepared anew before the next round."""
+        if DEVICE != "cuda" or self.inside or not self.returned(self.first):
             return 0.0
-        best = math.inf
-        twins = [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in moved]
-        for _ in range(5):
+        areas = [area for slot in order for area, (place, _) in zip(self.sets[slot][1], self.first.outputs) if place is None]
+        graph, best = torch.cuda.CUDAGraph(), math.inf
+        with torch.cuda.graph(graph):
+            for area in areas:
+                placed(self.before, area).copy_(placed(self.snapshot, area))
+        for _ in range(3):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            for _ in range(8):
-                for tensor, twin in zip(moved, twins):
-                    twin.copy_(tensor)
+            graph.replay()
             end.record()
             end.synchronize()
-            best = min(best, start.elapsed_time(end) * 1e6 / 8)
+            best = min(best, start.elapsed_time(end) * 1e6)
         return best
 
 
@@ -459,6 +461,12 @@ class Process:
             raise self.ended() from error
         return self.hear(seconds)
 
+    def turn(self, do, **told):
+        """The time in ns from the word to begin until the process says that it is done."""
+        begin = time.perf_counter_ns()
+        self.ask(do, **told)
+        return time.perf_counter_ns() - begin
+
     def hear(self, seconds):
         self.link.settimeout(seconds)
         try:
@@ -505,7 +513,7 @@ class CandidateProcess(Process):
         self.takes, self.interpreted = [], False
 
     def begin(self):
-        said = self.hear(LOAD_SECONDS)
+        said = self.ask("load", seconds=LOAD_SECONDS)
         self.interpreted, takes = said.get("triton") is True, said.get("takes")
         if not isinstance(takes, list) or not all(isinstance(name, str) for name in takes):
             raise Fault("load", "the kernel's process does not say what the kernel takes")
@@ -537,9 +545,25 @@ class AuthorProcess(Process):
     def __init__(self):
         super().__init__("author", "the reference's process", "reference")
         self.shares, self.memory, self.made, self.alive = None, None, 0, weakref.WeakValueDictionary()
+        self.least_turn = math.inf
 
     def begin(self):
-        self.shares = self.hear(LOAD_SECONDS).get("shares")
+        self.shares = self.ask("load", seconds=LOAD_SECONDS).get("shares")
+
+    def measure_turns(self):
+        """The least time of a turn in which nothing is done, after copies of the judge as in a round."""
+        size = min(TURN_BYTES, free_memory() // 8)
+        source, target = (torch.empty(size, dtype=torch.uint8, device=DEVICE) for _ in range(2))
+        for number in range(LEAST_TURNS):
+            self.ask("turn", prepare=True)
+            target.copy_(source)
+            synchronize()
+            took = self.turn("turn", prepare=False)
+            target.copy_(source)
+            synchronize()
+            self.hear(ANSWER_SECONDS)
+            if number > 0:
+                self.least_turn = min(self.least_turn, took)
 
     def start(self, case, takes):
         self.ask("case", case=case["name"], takes=takes, seconds=LOAD_SECONDS)
