@@ -262,6 +262,9 @@ pub struct Timing {
     pub bound_ns: Option<f64>,
     /// Median of the times that the kernel's process claimed, in nanoseconds.
     pub claimed_ns: Option<f64>,
+    /// Bytes that any right kernel moves: those of the outputs, and of the inputs as far as changes
+    /// of them were seen to change the outputs. Absent when that is unknown.
+    pub needed_bytes: Option<u64>,
 }
 
 /// How far the kernel could have influenced its times.
@@ -496,6 +499,8 @@ pub enum ErrorClass {
     NoCompiler,
     /// The kernel's process claims times that the judge's clock refutes.
     ClocksDisagree,
+    /// No right kernel can have such results or times.
+    NotCredible,
     /// A defect of the runner.
     Internal,
 }
@@ -521,6 +526,7 @@ impl ErrorClass {
     /// | 14 | `compile` |
     /// | 15 | `no_compiler` |
     /// | 16 | `clocks_disagree` |
+    /// | 17 | `not_credible` |
     /// | 70 | `internal` |
     pub fn exit_code(self) -> u8 {
         match self {
@@ -540,6 +546,7 @@ impl ErrorClass {
             ErrorClass::Compile => 14,
             ErrorClass::NoCompiler => 15,
             ErrorClass::ClocksDisagree => 16,
+            ErrorClass::NotCredible => 17,
             ErrorClass::Internal => 70,
         }
     }

@@ -113,6 +113,7 @@ impl<'a> Sampling<'a> {
             trust_reason: None,
             bound_ns: None,
             claimed_ns: None,
+            needed_bytes: None,
         })
     }
 }

@@ -154,6 +154,95 @@ def bytes_tensor(data):
     return torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8).to(DEVICE)
 
 
+# Bytes that a GPU reads at once, the most of them that are tried in a tensor, and the time for it.
+SECTOR, MOST_TRIED, TRIED_SECONDS = 32, 32, 0.5
+
+
+def least_share(hits, tried):
+    """The share of all sectors that matter, of which `hits` of `tried` do, at 99 % confidence."""
+    low, high = 0.0, 1.0
+    if hits == 0:
+        return low
+    for _ in range(40):
+        middle = (low + high) / 2
+        as_many = sum(math.comb(tried, n) * middle**n * (1 - middle)**(tried - n) for n in range(hits, tried + 1))
+        low, high = (middle, high) if as_many < 0.01 else (low, middle)
+    return low
+
+
+class Needed:
+    """The bytes that any right kernel moves for some data: those of the outputs, and of the inputs as
+    far as they influence them.
+
+    Random sectors of a tensor get the values of other data, one at a time. Those whose change changes
+    the outputs, or is refused by the task's own function, have to be read, or written; how many there
+    are follows from the sample. Only numbers with a point are tried: others can be places."""
+
+    def __init__(self, data, other):
+        self.data, self.other, self.draw = data, other, random.Random(7)
+        outside = {id(t) for t in data.changed_by_reference()}
+        if data.popcorn:
+            pairs = zip(tensors(data.data), tensors(other.data))
+        else:
+            mine, theirs = ([t for _, _, t in d.inputs + d.inouts] for d in (data, other))
+            pairs = zip(mine, theirs)
+        self.inputs = [(a, b) for a, b in pairs if self.fits(a, b) and id(a) not in outside]
+
+    @staticmethod
+    def fits(mine, theirs):
+        return (mine.dtype.is_floating_point and mine.is_contiguous() and theirs.is_contiguous() and mine.shape == theirs.shape
+                and mine.dtype == theirs.dtype and mine.device.type == torch.device(DEVICE).type and mine.numel() > 0)
+
+    def bytes(self):
+        begin = time.perf_counter()
+        if not self.same_outputs():
+            return None
+        each = max(time.perf_counter() - begin, 1e-6)
+        outputs = self.outputs()
+        tried = int(min(MOST_TRIED, TRIED_SECONDS / each / max(len(self.inputs) + len(outputs), 1)))
+        found = sum(self.share(mine, theirs, tried, lambda: not self.same_outputs()) for mine, theirs in self.inputs)
+        for mine, theirs in outputs:
+            # Each value of an output is compared, unless the task's own function decides.
+            found += self.share(mine, theirs, tried, self.is_refused) if self.data.checker else raw_bytes(mine)
+        return int(found)
+
+    def outputs(self):
+        """Outputs that are no inputs, with other values of them."""
+        both = {id(t) for _, _, t in self.data.inouts}
+        pairs = zip(self.data.expected, self.other.expected, self.data.outputs)
+        return [(mine, theirs) for (_, _, mine), (_, _, theirs), (_, _, given) in pairs
+                if id(given) not in both and mine.shape == theirs.shape and (not self.data.checker or self.fits(mine, theirs))]
+
+    def share(self, mine, theirs, tried, matters):
+        """The bytes of a tensor that matter, from a sample of its sectors."""
+        if tried < 1:
+            return 0.0
+        own, new, hits = raw(mine), raw(theirs), 0
+        for _ in range(tried):
+            first = self.draw.randrange(-(-own.numel() // SECTOR)) * SECTOR
+            before = own[first:first + SECTOR].clone()
+            own[first:first + SECTOR] = new[first:first + SECTOR]
+            hits += bool(matters())
+            own[first:first + SECTOR] = before
+        return least_share(hits, tried) * raw_bytes(mine)
+
+    def same_outputs(self):
+        data = self.data
+        if data.popcorn:
+            found = data.named(data.run_on(data.reference, copied(data.data), "reference"), {}, [], {})
+        else:
+            by_name = {(name, g): tensor for name, g, tensor in data.right_for(data.made)}
+            found = [(name, g, by_name[name, g]) for name, g, _ in data.expected]
+        return all(same_bytes(a, b) for (_, _, a), (_, _, b) in zip(found, data.expected))
+
+    def is_refused(self):
+        return bool(self.data.refused_by_task([t for _, _, t in self.data.expected]))
+
+
+def raw_bytes(tensor):
+    return tensor.numel() * tensor.element_size()
+
+
 class Author:
     """Answers the judge: makes the data of one case after another, and says what is right."""
 
@@ -231,6 +320,14 @@ class Author:
     def reads(self, told):
         return {"reads": self.known[told["number"]].reads(told["storages"])}
 
+    def needed(self, told):
+        """The bytes that any right kernel moves, and whether other data have other outputs."""
+        data, other = Data(self, told["seeds"][0]), Data(self, told["seeds"][1])
+        pairs = list(zip(data.expected, other.expected))
+        differ = any(not same_bytes(a, b) for (_, _, a), (_, _, b) in pairs)
+        count = Needed(data, other).bytes() if differ else None
+        return {"bytes": count, "differ": differ or not pairs}
+
     def baselines(self, told):
         """Times of the forms of the reference, on the data of the given seed."""
         data, flush = Data(self, SEED), flush_buffer() if told["flush"] else None
@@ -239,7 +336,7 @@ class Author:
 
     def jobs(self):
         return {"load": self.load, "turn": self.turn, "case": self.case, "weights": self.weights, "make": self.make, "open": self.open, "close": self.close,
-                "put": self.put, "refusal": self.refusal, "reads": self.reads, "baselines": self.baselines}
+                "put": self.put, "refusal": self.refusal, "reads": self.reads, "needed": self.needed, "baselines": self.baselines}
 
 
 class NoGraph:

@@ -74,7 +74,7 @@ TRACED_CALLS = 3
 STATUS = {
     "wrong_result": 1, "usage": 2, "bad_case": 3, "missing_file": 3, "no_driver": 4, "load": 5,
     "launch": 6, "out_of_memory": 6, "illegal_access": 7, "crash": 7, "host_entry": 8,
-    "reference": 9, "host_unfit": 11, "cuda": 12, "output": 13, "compile": 14, "clocks_disagree": 16, "internal": 70,
+    "reference": 9, "host_unfit": 11, "cuda": 12, "output": 13, "compile": 14, "clocks_disagree": 16, "not_credible": 17, "internal": 70,
 }
 
 

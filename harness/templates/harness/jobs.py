@@ -344,6 +344,10 @@ def verify_judged(judge):
 def time_judged(judge, asked, nvml, flush):
     """Samples one case: rounds that bound the time, then rounds with the candidate's own events."""
     case, on_cpu = judge.case, DEVICE == "cpu"
+    with JOURNAL.enter("setup", case):
+        differs, needed = AUTHOR.needed() if judge.makes_new else (True, None)
+    if not differs:
+        raise Fault("not_credible", f"not credible: the outputs of `{case['name']}` are the same for other inputs, so that any kernel that keeps them is right")
     with JOURNAL.enter("warmup", case):
         warmed = judge.warm_up(asked.warmup, 0.0 if on_cpu else 0.2)
         judge.find_outputs(warmed["outputs"])
@@ -377,7 +381,7 @@ def time_judged(judge, asked, nvml, flush):
         sampling.samples, sampling.clocks = bounds, []
     timing = sampling.finish("host" if by_host else "events", bool(flush) and not by_host, judge.verified)
     timing.update(distinct_inputs=judge.distinct or 1, wall_ns=whole, flushed_bytes=flush if flush and not by_host else None,
-                  trust=trust, trust_reason=why, bound_ns=bound, claimed_ns=claim)
+                  trust=trust, trust_reason=why, bound_ns=bound, claimed_ns=claim, needed_bytes=needed)
     JOURNAL.record(case, timing=timing)
     print(f"{JOURNAL.report['job']} {case['name']}: median {timing['median_ns'] / 1e3:.3f} us, {timing['samples']} samples, "
           f"{judge.verified} outputs compared, {trust}: at most {bound / 1e3:.3f} us by the judge's clock", flush=True)

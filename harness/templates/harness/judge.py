@@ -58,7 +58,7 @@ class Shared:
         return torch.frombuffer(mmap.mmap(self.file, self.size), dtype=torch.uint8)
 
     def open_in(self, process, **told):
-        process.ask("open", file=self.file, handle=self.handle, size=self.size, seconds=LOAD_SECONDS, **told)
+        return process.ask("open", file=self.file, handle=self.handle, size=self.size, seconds=LOAD_SECONDS, **told)
 
     def close(self):
         self.bytes = None
@@ -187,7 +187,7 @@ class Judge:
         self.sets, self.told = [None] * slots, [None] * slots
         self.before, self.snapshot = self.arena.bytes.clone(), self.arena.bytes.clone()
         self.least_copy = math.inf
-        self.arena.open_in(CANDIDATE, popcorn=self.first.popcorn)
+        tell_missing(self.arena.open_in(CANDIDATE, popcorn=self.first.popcorn))
 
     def close(self):
         if self.arena is not None:
@@ -505,6 +505,13 @@ class Process:
             self.process.wait(10)
 
 
+def tell_missing(said):
+    """Tells what the host does not hold of the candidate's cage."""
+    for what in said.get("missing") or []:
+        if what in ("capabilities", "system calls", "the network"):
+            JOURNAL.gap(f"the kernel's process is not held back: this host refuses limits of {what}")
+
+
 class CandidateProcess(Process):
     """The process of the code under test, as the judge sees it."""
 
@@ -515,6 +522,7 @@ class CandidateProcess(Process):
     def begin(self):
         said = self.ask("load", seconds=LOAD_SECONDS)
         self.interpreted, takes = said.get("triton") is True, said.get("takes")
+        tell_missing(said)
         if not isinstance(takes, list) or not all(isinstance(name, str) for name in takes):
             raise Fault("load", "the kernel's process does not say what the kernel takes")
         self.takes = takes
@@ -622,6 +630,13 @@ class AuthorProcess(Process):
 
     def reads(self, data, storages):
         return self.ask("reads", number=data.number, storages=storages, seconds=LOAD_SECONDS).get("reads") is not False
+
+    def needed(self):
+        """The bytes that any right kernel moves, none if unknown; false if no data change an output."""
+        seeds = [int.from_bytes(os.urandom(4), "little") >> 1 for _ in range(2)]
+        said = self.ask("needed", seeds=seeds, seconds=LOAD_SECONDS)
+        count = said.get("bytes")
+        return said.get("differ") is not False, count if type(count) is int and 0 < count < 1 << 50 else None
 
     def baselines(self, flushes):
         return listed(self.ask("baselines", flush=flushes, seconds=LOAD_SECONDS), "baselines", len(ENTRY.get("baselines", [])))

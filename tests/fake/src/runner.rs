@@ -367,6 +367,7 @@ fn timing(source: TimingSource, ns: f64) -> Timing {
         trust_reason: None,
         bound_ns: None,
         claimed_ns: None,
+        needed_bytes: None,
     }
 }
 
