@@ -3502,6 +3502,12 @@ class Timing(Record):
     """
     claimed_ns: float | None
     """Median of the times that the kernel's process claimed, in nanoseconds."""
+    needed_bytes: int | None
+    """Bytes that any right kernel moves: those of the outputs, and of the inputs as far as changes
+    of them were seen to change the outputs; absent if unknown.
+    """
+    l2_bytes: int | None
+    """Size of the GPU's L2 in bytes, as it reports it."""
 
 
 class TogetherGain(Record):

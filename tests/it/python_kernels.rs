@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rgpu_model::Profile;
+use rgpu_model::profile::Trust;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, words};
@@ -116,6 +117,77 @@ fn a_custom_kernel_is_checked_and_a_wrong_one_is_refused() {
     assert_eq!(status, 6, "{shown}");
     assert!(shown.contains("raised ValueError: not today at kernel.py:8"), "{shown}");
     assert!(!shown.contains("Traceback"), "{shown}");
+}
+/// A problem of KernelBench.
+const PROBLEM: &str = "import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+def get_inputs():
+    return [torch.rand(16, 64)]
+
+def get_init_inputs():
+    return [64]
+";
+
+/// An answer that draws before its weights, so that it needs those of the reference.
+fn answer() -> String {
+    let class = PROBLEM.split("def get_inputs").next().unwrap();
+    class
+        .replace("class Model(", "class ModelNew(")
+        .replace("        self.linear", "        torch.rand(1)\n        self.linear")
+}
+
+#[test]
+fn each_reference_has_a_process_of_its_own_and_one_in_the_kernels_file_is_told() {
+    if skipped() {
+        return;
+    }
+    let laptop = Laptop::new();
+    laptop.write("pair/problem.py", PROBLEM);
+    laptop.write("pair/answer.py", &answer());
+    laptop.write("one/both.py", &format!("{PROBLEM}\n\n{}", answer()));
+    for (file, reason) in [("pair/answer.py", None), ("one/both.py", Some("in the kernel's file"))]
+    {
+        let line = format!("profile {} --mode bench", laptop.project(file).display());
+        let (status, _, shown) = rgpu(&laptop, &line);
+        assert_eq!(status, 0, "{shown}");
+        let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
+        let timing = profile.timing.unwrap();
+        assert!(timing.trust.is_some_and(|trust| trust != Trust::Unprotected), "{shown}");
+        assert!(timing.bound_ns.is_some() && timing.needed_bytes.is_some(), "{timing:?}");
+        let told = timing.trust_reason.unwrap_or_default();
+        assert!(reason.map_or(told.is_empty(), |reason| told.contains(reason)), "{told}");
+    }
+}
+
+#[test]
+fn outputs_that_no_input_changes_are_not_credible() {
+    if skipped() {
+        return;
+    }
+    let laptop = Laptop::new();
+    laptop.write(
+        "k/kernel.toml",
+        "name = \"k\"\nlanguage = \"python\"\nsource = \"kernel.py\"\n\
+         entry = { python = \"run\" }\n[sizes]\nvars = [\"n\"]\ncases.one = { n = 64 }\n\
+         [[arg]]\nname = \"x\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"in\"\ninit = { normal = [0.0, 1.0] }\n\
+         [[arg]]\nname = \"y\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"out\"\n\
+         [reference]\nsource = \"right.py\"\nfunction = \"right\"\ntolerance = { abs = 0.1, rel = 0.1 }\n",
+    );
+    laptop.write("k/kernel.py", "def run(x, y):\n    y.zero_()\n");
+    laptop.write("k/right.py", "def right(x):\n    return x.new_zeros(x.shape)\n");
+    let line = format!("profile --kernel {} --mode bench", laptop.project("k").display());
+    let (status, _, shown) = rgpu(&laptop, &line);
+    assert_eq!(status, 6, "{shown}");
+    assert!(shown.contains("not_credible") && shown.contains("same for other inputs"), "{shown}");
 }
 
 /// As much of torch as the harness needs before it loads the kernel.

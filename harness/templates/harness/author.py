@@ -77,7 +77,10 @@ class Data(Kernel):
             if kind is not None:
                 kind += [(arg["name"], g, value) for g, value in enumerate(made)]
                 self.roles.append((arg["name"], arg["role"]))
-        self.handed = {**self.told_of_case(), **values}
+        # An output that the kernel returns has a name and no memory.
+        not_taken = {arg["name"] for arg in groups[0]["args"] if arg["role"] == "out" and arg["name"] not in self.takes}
+        nothing = lambda value: [None] * len(value) if isinstance(value, list) else None
+        self.handed = {**self.told_of_case(), **{n: nothing(v) if n in not_taken else v for n, v in values.items()}}
         if "seed" in self.takes:
             self.handed["seed"] = seed
         self.made, self.seed = values, seed
@@ -254,17 +257,23 @@ class Author:
         return {"shares": why_shared()}
 
     def turn(self, told):
-        """A turn in which nothing is done but what each turn has: one CUDA graph, here of one value."""
-        if told["prepare"]:
-            self.graph = self.graph or one_value_graph()
+        """A turn with a CUDA graph as rounds have, and the time of the GPU in it."""
+        if DEVICE != "cuda":
+            tell(self.link, done=True) if not told["prepare"] else None
+            return {"gpu_ns": 0}
+        self.graph = self.graph or graph_of_fills()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
         self.graph.replay()
+        end.record()
         synchronize()
         if not told["prepare"]:
             tell(self.link, done=True)
-        return {}
+        return {"gpu_ns": start.elapsed_time(end) * 1e6}
 
     def case(self, told):
         self.known, self.parts = {}, []
+        free_cached()
         self.case_of, self.takes = case_named(told["case"]), told["takes"]
         if REFERENCE.get("checker") and not hasattr(self.module, REFERENCE["function"]):
             raise Unsuited("its task has no reference that shows its outputs")
@@ -289,7 +298,9 @@ class Author:
     def make(self, told):
         """New data. Those of the numbers in `alive` are kept, for `refusal` and `reads`."""
         self.known = {number: data for number, data in self.known.items() if number in told["alive"]}
-        data = self.known[told["number"]] = Data(self, told["seed"])
+        data = Data(self, told["seed"])
+        if data.popcorn:
+            self.known[told["number"]] = data
         facts, self.parts = data.parcel()
         return {"facts": facts, "sizes": [part.numel() for part in self.parts]}
 
@@ -326,6 +337,8 @@ class Author:
         pairs = list(zip(data.expected, other.expected))
         differ = any(not same_bytes(a, b) for (_, _, a), (_, _, b) in pairs)
         count = Needed(data, other).bytes() if differ else None
+        del data, other
+        free_cached()
         return {"bytes": count, "differ": differ or not pairs}
 
     def baselines(self, told):
@@ -339,21 +352,17 @@ class Author:
                 "put": self.put, "refusal": self.refusal, "reads": self.reads, "needed": self.needed, "baselines": self.baselines}
 
 
-class NoGraph:
-    """What is replayed without a GPU."""
-
-    def replay(self):
-        pass
+# Nodes of the graph in the turns that measure the least one, and the bytes that each fills.
+TURN_NODES, FILLED_BYTES = 64, 32 << 20
 
 
-def one_value_graph():
-    if DEVICE != "cuda":
-        return NoGraph()
-    graph, value = torch.cuda.CUDAGraph(), torch.zeros(1, device=DEVICE)
+def graph_of_fills():
+    graph, block = torch.cuda.CUDAGraph(), torch.zeros(FILLED_BYTES, dtype=torch.uint8, device=DEVICE)
     # A kernel must have been loaded before it is captured.
-    value.add_(1)
+    block.add_(1)
     with torch.cuda.graph(graph):
-        value.add_(1)
+        for _ in range(TURN_NODES):
+            block.add_(1)
     return graph
 
 

@@ -14,7 +14,7 @@ DISAGREE_NS, DISAGREE_SHARE = 10_000.0, 2 / 3
 # a call is small beside what a claim may lie below the bound.
 TURN_NS, TURN_SHARE = 100_000.0, 0.5
 # Turns with the author's process that measure the least one, and the bytes that are copied in each.
-LEAST_TURNS, TURN_BYTES = 24, 256 << 20
+LEAST_TURNS, TURN_BYTES = 24, 4 << 30
 MOST_SLOTS, COLD_SLOTS, BOUND_ROUNDS = 300, 48, 3
 # Part of the free memory that the arena and the judge's copies of it may take.
 MEMORY_SHARE = 0.4
@@ -437,6 +437,13 @@ def raw_size(tensor):
     return max(tensor.numel() * tensor.element_size(), 1)
 
 
+def free_cached():
+    """Gives memory back that torch keeps for itself: other processes need it."""
+    gc.collect()
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
+
+
 def free_memory():
     return torch.cuda.mem_get_info()[0] if DEVICE == "cuda" else 4 << 30
 
@@ -453,18 +460,23 @@ class Process:
         theirs.close()
 
     def ask(self, do, seconds=ANSWER_SECONDS, file=None, **told):
+        self.say(do, file, **told)
+        return self.hear(seconds)
+
+    def say(self, do, file=None, **told):
         try:
             send(self.link, pickle.dumps({"do": do, **told}))
             if file is not None:
                 socket.send_fds(self.link, [b"f"], [file])
         except OSError as error:
             raise self.ended() from error
-        return self.hear(seconds)
 
     def turn(self, do, **told):
         """The time in ns from the word to begin until the process says that it is done."""
         begin = time.perf_counter_ns()
-        self.ask(do, **told)
+        self.say(do, **told)
+        await_soon(self.link)
+        self.hear(ANSWER_SECONDS)
         return time.perf_counter_ns() - begin
 
     def hear(self, seconds):
@@ -559,7 +571,8 @@ class AuthorProcess(Process):
         self.shares = self.ask("load", seconds=LOAD_SECONDS).get("shares")
 
     def measure_turns(self):
-        """The least time of a turn in which nothing is done, after copies of the judge as in a round."""
+        """The least time of a turn beside the work of the GPU in it, after copies of the judge as in a
+        round."""
         size = min(TURN_BYTES, free_memory() // 8)
         source, target = (torch.empty(size, dtype=torch.uint8, device=DEVICE) for _ in range(2))
         for number in range(LEAST_TURNS):
@@ -569,9 +582,11 @@ class AuthorProcess(Process):
             took = self.turn("turn", prepare=False)
             target.copy_(source)
             synchronize()
-            self.hear(ANSWER_SECONDS)
+            took -= number_in(self.hear(ANSWER_SECONDS), "gpu_ns")
             if number > 0:
-                self.least_turn = min(self.least_turn, took)
+                self.least_turn = min(self.least_turn, max(took, 0.0))
+        del source, target
+        free_cached()
 
     def start(self, case, takes):
         self.ask("case", case=case["name"], takes=takes, seconds=LOAD_SECONDS)
@@ -598,7 +613,7 @@ class AuthorProcess(Process):
 
     def weights(self):
         text, = self.fetch(self.ask("weights", seconds=LOAD_SECONDS)["sizes"])
-        return text.cpu().numpy().tobytes()
+        return bytes_of_tensor(text)
 
     def make(self, case, seed):
         self.made += 1
@@ -608,7 +623,7 @@ class AuthorProcess(Process):
         expected = [(name, g, raw_part.view(getattr(torch, dtype)).reshape(shape))
                     for (name, g, dtype, shape), raw_part in zip(facts["expected"], parts[len(parts) - count:])]
         data = CallData(number=self.made, case=case, popcorn=not case["groups"][0].get("args"),
-                        checker=bool(REFERENCE.get("checker")), text=parts[0].cpu().numpy().tobytes(),
+                        checker=bool(REFERENCE.get("checker")), text=bytes_of_tensor(parts[0]),
                         storages=parts[1:len(parts) - count], expected=expected,
                         **{name: facts[name] for name in ("is_out", "roles", "outputs", "inputs", "changeable")})
         self.alive[self.made] = data
@@ -645,6 +660,11 @@ class AuthorProcess(Process):
         super().end()
         if self.memory is not None:
             self.memory.close()
+
+
+def bytes_of_tensor(tensor):
+    on_host = tensor.cpu()
+    return ctypes.string_at(on_host.data_ptr(), on_host.numel())
 
 
 def dense_strides(shape):

@@ -108,8 +108,7 @@ pub(crate) fn run(
         };
         let both = [&targets.0, &targets.1];
         let needed_bytes = written_bytes(session, case);
-        let first =
-            Timing { cooling: cooling.clone(), needed_bytes, ..trusted(first, &both) };
+        let first = Timing { cooling: cooling.clone(), needed_bytes, ..trusted(first, &both) };
         let second = Timing { cooling, needed_bytes, ..trusted(second, &both) };
         paired.other_kernel.clone_from(&theirs.kernel);
         print_progress!("pair {}: {} {}", case.name, ours.kernel, describe_timing(&first));

@@ -581,11 +581,8 @@ mod tests {
                 trust_reason: Some("every call has the same data".into()),
                 ..Timing::default()
             };
-            let case = CaseResult {
-                name: "a".into(),
-                timing: Some(timing),
-                ..CaseResult::default()
-            };
+            let case =
+                CaseResult { name: "a".into(), timing: Some(timing), ..CaseResult::default() };
             Profile { cases: vec![case], ..Profile::default() }
         };
         let found = unprotected_case(&of_trust(Some(Trust::Unprotected))).unwrap();
