@@ -3500,6 +3500,8 @@ class Timing(Record):
     """The judge's own wall time in nanoseconds a call, over rounds whose outputs were all right:
     the kernel's work took no longer than that. The judge is the process that holds the clock.
     """
+    bound_range_ns: list[float] | None
+    """The least and the largest of the rounds of `bound_ns`."""
     claimed_ns: float | None
     """Median of the times that the kernel's process claimed, in nanoseconds."""
     needed_bytes: int | None

@@ -112,6 +112,7 @@ impl<'a> Sampling<'a> {
             trust: None,
             trust_reason: None,
             bound_ns: None,
+            bound_range_ns: None,
             claimed_ns: None,
             needed_bytes: None,
         })

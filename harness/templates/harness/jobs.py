@@ -381,7 +381,7 @@ def time_judged(judge, asked, nvml, flush):
         sampling.samples, sampling.clocks = bounds, []
     timing = sampling.finish("host" if by_host else "events", bool(flush) and not by_host, judge.verified)
     timing.update(distinct_inputs=judge.distinct or 1, wall_ns=whole, flushed_bytes=flush if flush and not by_host else None,
-                  trust=trust, trust_reason=why, bound_ns=bound, claimed_ns=claim, needed_bytes=needed)
+                  trust=trust, trust_reason=why, bound_ns=bound, bound_range_ns=[min(bounds), max(bounds)], claimed_ns=claim, needed_bytes=needed)
     JOURNAL.record(case, timing=timing)
     print(f"{JOURNAL.report['job']} {case['name']}: median {timing['median_ns'] / 1e3:.3f} us, {timing['samples']} samples, "
           f"{judge.verified} outputs compared, {trust}: at most {bound / 1e3:.3f} us by the judge's clock", flush=True)

@@ -188,6 +188,7 @@ fn case_result(data: &CaseReport, stopped: bool, l2_bytes: Option<u64>) -> CaseR
             trust: t.trust.map(trust),
             trust_reason: t.trust_reason.clone(),
             bound_ns: t.bound_ns,
+            bound_range_ns: t.bound_range_ns,
             claimed_ns: t.claimed_ns,
             needed_bytes: t.needed_bytes,
             l2_bytes,
