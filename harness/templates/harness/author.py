@@ -101,16 +101,18 @@ class Data(Kernel):
         kernel as one text, the storages of their tensors, and the expected outputs.
 
         An output is the place of a tensor that is handed over (storage, dtype, shape, strides, offset),
-        or none if the kernel returns it, and whether it is also an input."""
+        or none if the kernel returns it; whether it is also an input; and its dtype."""
         text, storages = packed(self.handed)
         numbers = {storage.untyped_storage().data_ptr(): i for i, storage in enumerate(storages)}
         storage_of = lambda tensor: numbers.get(tensor.untyped_storage().data_ptr())
         both = {id(tensor) for _, _, tensor in self.inouts}
         outputs = []
-        for (_, _, tensor), (key, _, _) in zip(self.outputs, self.expected):
+        for (_, _, tensor), (key, _, right) in zip(self.outputs, self.expected):
             is_handed = tensor is not None and (key in self.takes or id(tensor) in both)
             place = (storage_of(tensor), *layout_of(tensor), tensor.storage_offset()) if is_handed else None
-            outputs.append((place, id(tensor) in both))
+            # The reference may compute in a wider type than kernel.toml declares.
+            declared = right if tensor is None else tensor
+            outputs.append((place, id(tensor) in both, *layout_of(declared)[:1]))
         written = {storage_of(tensor) for _, _, tensor in self.outputs if tensor is not None}
         named = enumerate(tensors(self.data)) if self.popcorn else []
         inputs = [(f"data[{i}]", storage_of(t)) for i, t in named] + [(name, storage_of(t)) for name, _, t in self.inputs]
@@ -204,16 +206,16 @@ class Needed:
         outputs = self.outputs()
         tried = int(min(MOST_TRIED, TRIED_SECONDS / each / max(len(self.inputs) + len(outputs), 1)))
         found = sum(self.share(mine, theirs, tried, lambda: not self.same_outputs()) for mine, theirs in self.inputs)
-        for mine, theirs in outputs:
+        for mine, theirs, declared in outputs:
             # Each value of an output is compared, unless the task's own function decides.
-            found += self.share(mine, theirs, tried, self.is_refused) if self.data.checker else raw_bytes(mine)
+            found += self.share(mine, theirs, tried, self.is_refused) if self.data.checker else raw_bytes(declared)
         return int(found)
 
     def outputs(self):
         """Outputs that are no inputs, with other values of them."""
         both = {id(t) for _, _, t in self.data.inouts}
         pairs = zip(self.data.expected, self.other.expected, self.data.outputs)
-        return [(mine, theirs) for (_, _, mine), (_, _, theirs), (_, _, given) in pairs
+        return [(mine, theirs, mine if given is None else given) for (_, _, mine), (_, _, theirs), (_, _, given) in pairs
                 if id(given) not in both and mine.shape == theirs.shape and (not self.data.checker or self.fits(mine, theirs))]
 
     def share(self, mine, theirs, tried, matters):

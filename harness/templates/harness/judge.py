@@ -199,7 +199,7 @@ class Judge:
 
     def returned(self, data):
         """The expected outputs that the kernel returns in place of writing into a parameter."""
-        return [t for (_, _, t), (place, _) in zip(data.expected, data.outputs) if place is None]
+        return [like for like, (place, _, _) in zip(data.likes, data.outputs) if place is None]
 
     def laid(self, slot, data):
         """Where a set lies in a slot, and what the candidate is told about it."""
@@ -220,7 +220,7 @@ class Judge:
         data, areas, places = self.sets[slot]
         for storage, (first, size) in zip(data.storages, places):
             self.before[first:first + size].copy_(storage)
-        for (_, is_input), area in zip(data.outputs, areas):
+        for (_, is_input, _), area in zip(data.outputs, areas):
             if not is_input:
                 poison_span(self.before, area, pattern)
         if self.unread:
@@ -231,13 +231,13 @@ class Judge:
     def areas(self, slot, data, places):
         """Where each output lies, in the order in which the candidate names them."""
         areas, extra = [], self.own
-        for (place, _), (_, _, wanted) in zip(data.outputs, data.expected):
+        for (place, _, _), like in zip(data.outputs, data.likes):
             if place is not None:
                 areas.append((*places[place[0]], *place[1:]))
             else:
                 first, _ = self.arena.place_out(slot, extra)
                 extra += 1
-                areas.append((first, raw_size(wanted), *layout_of(wanted), 0))
+                areas.append((first, raw_size(like), *layout_of(like), 0))
         return areas
 
     def prepare(self, sets, pattern=0):
@@ -307,7 +307,7 @@ class Judge:
         if not isinstance(facts, list) or len(facts) != len(data.expected):
             raise Fault("wrong_result", f"{len(facts) if isinstance(facts, list) else 0} tensors were returned, expected {len(data.expected)}")
         found = []
-        for fact, area, (name, _, wanted) in zip(facts, areas, data.expected):
+        for fact, area, (name, _, _), wanted in zip(facts, areas, data.expected, data.likes):
             dtype, shape, strides, first = stated(fact)
             if shape != tuple(wanted.shape):
                 raise Fault("wrong_result", f"`{name}` has the shape {shape}, expected {tuple(wanted.shape)}")
@@ -381,7 +381,7 @@ class Judge:
         CUDA graph, between memory of the judge that is prepared anew before the next round."""
         if DEVICE != "cuda" or self.inside or not self.returned(self.first):
             return 0.0
-        areas = [area for slot in order for area, (place, _) in zip(self.sets[slot][1], self.first.outputs) if place is None]
+        areas = [area for slot in order for area, (place, _, _) in zip(self.sets[slot][1], self.first.outputs) if place is None]
         graph, best = torch.cuda.CUDAGraph(), math.inf
         with torch.cuda.graph(graph):
             for area in areas:
@@ -554,6 +554,7 @@ class CallData:
     roles: list
     outputs: list
     expected: list
+    likes: list
     inputs: list
     changeable: list
     refused: tuple = ()
@@ -622,7 +623,10 @@ class AuthorProcess(Process):
         count = len(facts["expected"])
         expected = [(name, g, raw_part.view(getattr(torch, dtype)).reshape(shape))
                     for (name, g, dtype, shape), raw_part in zip(facts["expected"], parts[len(parts) - count:])]
-        data = CallData(number=self.made, case=case, popcorn=not case["groups"][0].get("args"),
+        # What the kernel has to give: the shapes of the right outputs, in the declared types.
+        likes = [torch.empty(t.shape, dtype=getattr(torch, dtype), device="meta")
+                 for (_, _, t), (_, _, dtype) in zip(expected, facts["outputs"])]
+        data = CallData(number=self.made, likes=likes, case=case, popcorn=not case["groups"][0].get("args"),
                         checker=bool(REFERENCE.get("checker")), text=bytes_of_tensor(parts[0]),
                         storages=parts[1:len(parts) - count], expected=expected,
                         **{name: facts[name] for name in ("is_out", "roles", "outputs", "inputs", "changeable")})
