@@ -335,13 +335,20 @@ class Author:
 
     def needed(self, told):
         """The bytes that any right kernel moves, and whether other data have other outputs."""
-        data, other = Data(self, told["seeds"][0]), Data(self, told["seeds"][1])
-        pairs = list(zip(data.expected, other.expected))
-        differ = any(not same_bytes(a, b) for (_, _, a), (_, _, b) in pairs)
-        count = Needed(data, other).bytes() if differ else None
-        del data, other
+        try:
+            differ, count = self.needed_for(*told["seeds"])
+        except (Fault, torch.OutOfMemoryError) as error:
+            # Both data may not fit, and a reference may refuse parts of other data.
+            print(f"the bytes that it has to move are not known: {error}", flush=True)
+            differ, count = True, None
         free_cached()
-        return {"bytes": count, "differ": differ or not pairs}
+        return {"bytes": count, "differ": differ}
+
+    def needed_for(self, *seeds):
+        data, other = (Data(self, seed) for seed in seeds)
+        pairs = list(zip(data.expected, other.expected))
+        differ = not pairs or any(not same_bytes(a, b) for (_, _, a), (_, _, b) in pairs)
+        return differ, Needed(data, other).bytes() if differ else None
 
     def baselines(self, told):
         """Times of the forms of the reference, on the data of the given seed."""
