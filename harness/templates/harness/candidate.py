@@ -54,6 +54,8 @@ def tell(link, **answer):
 def serve(asked, start):
     """The loop of a process that answers the judge: a pickle is a job, the answer is JSON."""
     link = socket.socket(fileno=asked.control)
+    # PR_SET_PDEATHSIG: nothing of it stays when the judge is killed.
+    prctl(1, signal.SIGKILL)
     try:
         jobs = start(link).jobs()
         while True:

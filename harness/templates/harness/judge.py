@@ -88,8 +88,6 @@ class Arena(Shared):
         self.places_out, self.slot_out = laid_out(sizes_out)
         self.slots, self.first_out = slots, self.slot_in * slots
         super().__init__(self.first_out + self.slot_out * slots)
-        # What must not change: everything but the outputs.
-        self.kept = torch.full((self.size,), 0xFF, dtype=torch.uint8, device=DEVICE)
         self.bytes.random_(0, 256)
 
     def place_in(self, slot, number):
@@ -179,8 +177,9 @@ class Judge:
         sizes_out += [raw_size(t) for t in self.returned(self.first)]
         free = free_memory()
         each = sum(map(aligned, sizes_in)) + sum(map(aligned, sizes_out)) + 1
-        slots = int(max(1, min(slots, MEMORY_SHARE * free / (4 * each))))
-        if 4 * each > free:
+        # The arena, what it had before a round, and what it had after.
+        slots = int(max(1, min(slots, MEMORY_SHARE * free / (3 * each))))
+        if 3 * each > free:
             raise Unsuited("its data does not fit into the memory twice")
         self.close()
         self.arena = Arena(sizes_in, sizes_out, slots)
@@ -252,7 +251,6 @@ class Judge:
                 self.told[slot] = new[slot] = told
         for slot in order:
             self.stage(slot, pattern)
-        self.kept_bytes()
         synchronize()
         if new:
             CANDIDATE.ask("define", slots=new)
@@ -262,23 +260,22 @@ class Judge:
         """Writes the contents into the arena, in one copy. Returns how long it took, in ns."""
         return copy_ns(self.arena.bytes, self.before)
 
-    def kept_bytes(self):
-        """Marks the bytes that a round may change: outputs, and inputs that the kernel returns."""
-        self.arena.kept.fill_(0xFF)
+    def kept_spans(self):
+        """The parts that a round must not change: all but outputs, and inputs that the kernel returns."""
+        free = []
         for _, areas, places in filter(None, self.sets):
-            spans = [(first, size) for first, size, *_ in areas] + [places[n] for n, _ in self.inside]
-            spans += [places[n] for n in self.changeable]
-            for first, size in spans:
-                self.arena.kept[first:first + size] = 0
+            free += [(first, size) for first, size, *_ in areas] + [places[n] for n, _ in self.inside]
+            free += [places[n] for n in self.changeable]
+        kept, at = [], 0
+        for first, size in sorted(free):
+            kept.append((at, first))
+            at = max(at, first + size)
+        return [(start, end) for start, end in [*kept, (at, self.arena.size)] if start < end]
 
     def is_disturbed(self):
         """Whether something but an output has changed since `show`."""
-        for start in range(0, self.arena.size, CHUNK):
-            part = slice(start, start + CHUNK)
-            changed = (self.arena.bytes[part] ^ self.before[part]) & self.arena.kept[part]
-            if bool((changed != 0).any()):
-                return True
-        return False
+        parts = (slice(at, min(at + CHUNK, end)) for start, end in self.kept_spans() for at in range(start, end, CHUNK))
+        return not all(torch.equal(self.arena.bytes[part], self.before[part]) for part in parts)
 
     def check(self, order, answers, snapshot):
         """Compares the outputs of a round with what was expected; ends the job if one is wrong."""
