@@ -9,7 +9,7 @@
 use super::datasheet::{self, Peaks};
 use super::device;
 use rgpu_model::Profile;
-use rgpu_model::profile::{CaseResult, Gap, Timing, TimingClock};
+use rgpu_model::profile::{CaseResult, CheckVerdict, Correctness, Gap, Timing, TimingClock};
 
 /// What a time may lie below its least time: errors of clocks.
 const SLACK: f64 = 0.02;
@@ -85,13 +85,16 @@ pub(super) fn add_notes(profile: &mut Profile) {
     profile.warnings.extend(notes);
 }
 
-/// The cases that ran on a known GPU, with their times and least times.
+/// The cases that ran on a known GPU and are right, with their times and least times.
 fn each_case(profile: &Profile) -> impl Iterator<Item = (&CaseResult, &Timing, LeastTime)> {
     let sheet = sheet_of(profile);
     profile.cases.iter().filter_map(move |case| {
         let timing = case.timing.as_ref()?;
         let on_gpu = timing.clock != TimingClock::CpuReference && timing.median_ns > 0.0;
-        on_gpu.then_some(())?;
+        let is_right = |check: &Correctness| check.verdict == CheckVerdict::Right;
+        let checked = timing.verified.is_some_and(|calls| calls > 0)
+            || case.correctness.as_ref().is_some_and(is_right);
+        (on_gpu && checked).then_some(())?;
         Some((case, timing, least_time(timing, sheet?)?))
     })
 }
@@ -135,6 +138,7 @@ mod tests {
             median_ns: ns,
             needed_bytes: needed,
             l2_bytes: Some(50 << 20),
+            verified: Some(10),
             flops_per_s,
             ..Timing::default()
         };
@@ -150,6 +154,9 @@ mod tests {
         assert!(told.contains("`a` takes 190.00 µs") && told.contains("DRAM"), "{told}");
         assert_eq!(impossible_time(&profile(204e3, needed, None)), None, "within the slack");
         assert_eq!(impossible_time(&profile(1.0, None, None)), None, "nothing is known");
+        let mut unchecked = profile(1.0, needed, None);
+        unchecked.cases[0].timing.as_mut().unwrap().verified = None;
+        assert_eq!(impossible_time(&unchecked), None, "wrong results may have left work out");
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub(crate) fn run(
             continue;
         };
         let both = [&targets.0, &targets.1];
-        let needed_bytes = written_bytes(session, case);
+        let needed_bytes = written_bytes(case);
         let first = Timing { cooling: cooling.clone(), needed_bytes, ..trusted(first, &both) };
         let second = Timing { cooling, needed_bytes, ..trusted(second, &both) };
         paired.other_kernel.clone_from(&theirs.kernel);
