@@ -35,7 +35,7 @@ pub const TORCH_HOOK: &str = include_str!("../templates/torch_hook/sitecustomize
 pub const WHEEL_TOOL: &str = include_str!("../templates/wheel_tool.py");
 
 /// The parts of the Python harness, in the order in which they make one file.
-pub const PYTHON_HARNESS: [&str; 13] = [
+pub const PYTHON_HARNESS: [&str; 15] = [
     include_str!("../templates/harness/head.py"),
     include_str!("../templates/harness/ranges.py"),
     include_str!("../templates/harness/data.py"),
@@ -45,6 +45,8 @@ pub const PYTHON_HARNESS: [&str; 13] = [
     include_str!("../templates/harness/stand_ins.py"),
     include_str!("../templates/harness/kernel.py"),
     include_str!("../templates/harness/statistics.py"),
+    include_str!("../templates/harness/author.py"),
+    include_str!("../templates/harness/cage.py"),
     include_str!("../templates/harness/candidate.py"),
     include_str!("../templates/harness/judge.py"),
     include_str!("../templates/harness/board.py"),

@@ -16,6 +16,7 @@ pub mod compare;
 pub mod compare_remotes;
 mod concept;
 mod counted_work;
+pub mod credible;
 mod datasheet;
 mod device;
 mod dominant;
@@ -60,6 +61,7 @@ pub fn analyze(profile: &mut Profile) {
 /// classifications, the timeline, verdicts on the longest kernels, and findings.
 pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thresholds) {
     roofline::add(profile);
+    credible::add_notes(profile);
     profile.bound = bound::shares(profile);
     let trace = sidecars.trace.as_ref();
     let limits = Limits::new(thresholds, None);

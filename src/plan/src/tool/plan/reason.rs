@@ -621,6 +621,12 @@ pub static REASONS: &[Reason] = &[
         "the judge's clock refutes them; look for code that changes a clock",
     ),
     row(
+        "not_credible",
+        Side::Kernel,
+        "no right kernel can have these results or times",
+        "look for work that is left out, or data that do not matter",
+    ),
+    row(
         "usage",
         Side::Tool,
         "the runner does not know an argument",
