@@ -15,6 +15,7 @@ use rgpu_model::{Finding, Trace};
 
 use crate::cause::words;
 use crate::class;
+use crate::code::OwnCode;
 use crate::host_calls::{CallKind, median};
 
 /// Fills of one size.
@@ -138,6 +139,10 @@ impl Benchmark {
                     ..CoveredKernel::default()
                 })
                 .collect(),
+            code: OwnCode::new(trace).places(self.measured.iter().filter_map(|at| {
+                let work = trace.work.get(*at as usize)?;
+                Some((work.call?, work.duration_ns as f64))
+            })),
             ..Finding::default()
         }
     }
@@ -157,10 +162,12 @@ mod tests {
         for shape in 0..4 {
             scripts.extend(vec![size(shape, 20.0 * f64::from(shape + 1)); 25]);
         }
-        let window = play(&scripts);
+        let mut window = play(&scripts);
+        window.call_from("cudaLaunchKernel", 5);
         let (account, findings) = crate::account(&window.trace, &window.facts).unwrap();
         assert!(account.step.is_none());
         assert_eq!(findings[0].id, "benchmark");
+        assert_eq!(findings[0].code.first().and_then(|place| place.line), Some(5));
         assert!(findings[0].text.contains("100 repetitions"), "{}", findings[0].text);
         assert!(findings[0].text.contains("(20.0 µs to 80.0 µs)"), "{}", findings[0].text);
         // A loop that fills one buffer and works on it is a loop.

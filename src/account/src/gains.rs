@@ -35,6 +35,8 @@ const TOOL_PRECISION_NS: u64 = 250;
 /// Up to that in programs that call each operator from Python, for which nsys sees many more calls
 /// than it lists: on one H200 0.1 to 60 µs explain the steps of torch programs without it.
 const MOST_PYTHON_TOOL_NS: u64 = 40_000;
+/// On the same host nsys made no step of such a program longer than this multiple.
+const MOST_TOOL_SLOWDOWN: f64 = 1.8;
 /// Causes whose change rewrites much of a program, and those that only name a place: what their
 /// gain counts in the order, so that a plain mistake of about the same gain comes first.
 const GENERAL: &[(&str, f64)] = &[
@@ -61,6 +63,10 @@ const PLAIN_PRECISION: f64 = 0.03;
 const TOGETHER: usize = 3;
 /// A finding that adds less than this part of its own gain to those before it tells the same again.
 const LEAST_OWN_SHARE: f64 = 0.2;
+/// Then the first finding beside which it adds less than this part names its change, of at most so
+/// many.
+const MOST_SHARED: f64 = 0.5;
+const MAX_INSTEAD: usize = 2;
 /// The part of a step that is most of it, and what a finding about it stands for without a gain.
 const MOST_OF_STEP: f64 = 0.5;
 const WEIGHT_WITHOUT_GAIN: f64 = 0.12;
@@ -199,7 +205,7 @@ fn account_of_steps(
         ));
         return Vec::new();
     }
-    let (least_ns, most_ns) = tool_ns(&graph, &work, &boundaries, facts);
+    let (least_ns, most_ns) = tool_ns(&graph, &work, &boundaries, facts, base_ns);
     let Some(replays) = Replays::new(&graph, &boundaries, [least_ns, most_ns]) else {
         account.no_gains = Some("the steps could not be replayed".to_owned());
         return Vec::new();
@@ -207,11 +213,11 @@ fn account_of_steps(
     let view = View::new(trace, facts, steps, &graph, &path);
     let mut gains: Vec<Gain<'_>> = CAUSES
         .iter()
-        .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &replays)))
+        .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &view, &replays)))
         .collect();
     gains.retain(|gain| gain.found.most.is_empty() || gain.high >= gain.least_share());
     gains.sort_by(|a, b| b.weight(&view).total_cmp(&a.weight(&view)));
-    drop_told(&mut gains, &replays);
+    let gains = drop_told(gains, &replays);
     account.together = together(&gains, &replays);
     gains.iter().map(|gain| gain.finding(&view, &replays)).collect()
 }
@@ -240,29 +246,44 @@ fn recorded_step_ns(
 }
 
 /// What the profiler adds to each call, in nanoseconds: least and most. If a step was measured
-/// without it, the times that make the replayed step as long, found by halving an interval.
-fn tool_ns(graph: &Graph<'_>, work: &[u32], boundaries: &[u32], facts: &GpuFacts) -> (u64, u64) {
-    let Some(plain_ns) = facts.plain_step_ns.filter(|ns| *ns > 0) else {
-        let Some((least_ns, most_ns)) = facts.tool_ns else { return (0, 0) };
-        let is_python = is_called_from_python(graph.trace, work);
-        return (least_ns, if is_python { most_ns.max(MOST_PYTHON_TOOL_NS) } else { most_ns });
-    };
-    // Where the GPU is the limit, any longer time of the profiler explains the step as well.
-    let find = |least_step_ns: f64| {
-        let (mut low_ns, mut high_ns) = (0, MOST_TOOL_NS);
-        while high_ns - low_ns > TOOL_PRECISION_NS {
-            let tool_ns = low_ns + (high_ns - low_ns) / 2;
-            let replayed = graph.replay(&Edits { tool_ns, ..Edits::default() });
-            if replayed.step_ns(boundaries).is_some_and(|step_ns| step_ns > least_step_ns) {
-                low_ns = tool_ns;
-            } else {
-                high_ns = tool_ns;
-            }
+/// without it, the times that make the replayed step as long. `recorded_ns` is the recorded step.
+fn tool_ns(
+    graph: &Graph<'_>,
+    work: &[u32],
+    boundaries: &[u32],
+    facts: &GpuFacts,
+    recorded_ns: f64,
+) -> (u64, u64) {
+    let find = |step_ns: f64, most_ns: u64| tool_ns_of_step(graph, boundaries, step_ns, most_ns);
+    if let Some(plain_ns) = facts.plain_step_ns.filter(|ns| *ns > 0) {
+        let plain_ns = plain_ns as f64;
+        let (longest_ns, shortest_ns) =
+            (plain_ns * (1.0 + PLAIN_PRECISION), plain_ns * (1.0 - PLAIN_PRECISION));
+        return (find(longest_ns, MOST_TOOL_NS), find(shortest_ns, MOST_TOOL_NS));
+    }
+    let Some((least_ns, most_ns)) = facts.tool_ns else { return (0, 0) };
+    if !is_called_from_python(graph.trace, work) {
+        return (least_ns, most_ns);
+    }
+    let shortest_ns = recorded_ns / MOST_TOOL_SLOWDOWN;
+    (least_ns, find(shortest_ns, MOST_PYTHON_TOOL_NS.max(most_ns)).max(least_ns))
+}
+
+/// The most that the profiler may add to each call, at most `most_ns`, if a step without it takes
+/// `least_step_ns` or longer, found by halving an interval. Where the GPU is the limit, any time of
+/// the profiler explains the step.
+fn tool_ns_of_step(graph: &Graph<'_>, boundaries: &[u32], least_step_ns: f64, most_ns: u64) -> u64 {
+    let (mut low_ns, mut high_ns) = (0, most_ns);
+    while high_ns - low_ns > TOOL_PRECISION_NS {
+        let tool_ns = low_ns + (high_ns - low_ns) / 2;
+        let replayed = graph.replay(&Edits { tool_ns, ..Edits::default() });
+        if replayed.step_ns(boundaries).is_some_and(|step_ns| step_ns > least_step_ns) {
+            low_ns = tool_ns;
+        } else {
+            high_ns = tool_ns;
         }
-        low_ns
-    };
-    let plain_ns = plain_ns as f64;
-    (find(plain_ns * (1.0 + PLAIN_PRECISION)), find(plain_ns * (1.0 - PLAIN_PRECISION)))
+    }
+    low_ns
 }
 
 /// Whether each operator of a program is a call from Python: it has kernels of torch or CuPy.
@@ -343,19 +364,26 @@ struct Gain<'c> {
     found: Found,
     low: f64,
     high: f64,
+    /// Nanoseconds of a step that the work of the busiest stream takes after the change at most.
+    left_ns: f64,
+    /// Changes of findings that are not told because this one gives back their time.
+    instead: Vec<String>,
 }
 
 impl<'c> Gain<'c> {
-    fn new(cause: &'c Cause, found: Found, replays: &Replays<'_>) -> Gain<'c> {
+    fn new(cause: &'c Cause, found: Found, view: &View<'_>, replays: &Replays<'_>) -> Gain<'c> {
         let (least, most) = (replays.gains(&found.least), replays.gains(&found.most));
         let (low, high) = (least.0.min(most.0), least.1.max(most.1));
-        Gain { cause, low, high, found }
+        let left_ns = work_left_ns(view, &found.most);
+        Gain { cause, low, high, found, left_ns, instead: Vec::new() }
     }
 
-    /// The least and the most gain that are promised: those of the replay with what it does not know.
-    fn promised(&self) -> (f64, f64) {
+    /// The least and the most gain that are promised of a step of `base_ns`: those of the replay
+    /// with what it does not know. No step is shorter than the GPU's work that is left.
+    fn promised(&self, base_ns: f64) -> (f64, f64) {
         let more = (MORE_OF_HIGH * self.high).min(MORE_OF_REST * (1.0 - self.high));
-        (self.low * LEAST_OF_LOW, self.high + more.max(0.0))
+        let most = (1.0 - self.left_ns / base_ns.max(1.0)).max(self.high);
+        (self.low * LEAST_OF_LOW, (self.high + more.max(0.0)).min(most))
     }
 
     /// A smaller gain is not told: where nothing at all may be gained, only a larger one is.
@@ -389,11 +417,26 @@ impl<'c> Gain<'c> {
         if share >= MOST_OF_STEP { WEIGHT_WITHOUT_GAIN * share.min(1.0) } else { 0.0 }
     }
 
+    /// The next step, with what else would give back the same time.
+    fn hint(&self) -> String {
+        let mut hint = self.found.hint.clone();
+        if !self.instead.is_empty() {
+            hint.push_str(&format!(
+                "; of the same time, and so in place of it or as a part: {}",
+                self.instead.join(", or ")
+            ));
+        }
+        if let Some(decides) = &self.found.decides {
+            hint.push_str(&format!("; to be sure: {decides}"));
+        }
+        hint
+    }
+
     fn finding(&self, view: &View<'_>, replays: &Replays<'_>) -> Finding {
         let base_ns = replays.base_ns();
         let ns = |share: f64| (share * base_ns) as u64;
         let has_gain = !self.found.most.is_empty();
-        let (low, high) = self.promised();
+        let (low, high) = self.promised(base_ns);
         let stake = has_gain.then(|| {
             let stake = if self.found.is_bound {
                 PotentialGain::bound(ns(self.high), GainScope::Step, self.high)
@@ -416,10 +459,7 @@ impl<'c> Gain<'c> {
             id: self.cause.id.to_owned(),
             category: "steps".to_owned(),
             text: self.found.text.clone(),
-            hint: match &self.found.decides {
-                Some(decides) => format!("{}; to be sure: {decides}", self.found.hint),
-                None => self.found.hint.clone(),
-            },
+            hint: self.hint(),
             covers: covered(view, &self.found.work),
             code: view.places(&self.found.work, &self.found.calls),
             ..Finding::default()
@@ -427,28 +467,50 @@ impl<'c> Gain<'c> {
     }
 }
 
-/// The part of a step in which the GPU works, 0 to 1, by the sum of its work.
-fn gpu_share(view: &View<'_>) -> f64 {
-    let ns: f64 = view.work().map(|(_, work)| work.duration_ns as f64).sum();
-    (ns / view.step_count() / view.step_ns().max(1.0)).clamp(0.0, 1.0)
+/// Nanoseconds of a step that the work of the busiest stream takes after `edits`. Work that leaves
+/// its stream counts by itself, by name.
+fn work_left_ns(view: &View<'_>, edits: &Edits) -> f64 {
+    let mut queues: HashMap<(u32, u64, Option<u32>), u64> = HashMap::new();
+    for (at, work) in view.work() {
+        let ns = edits.work_ns.get(&at).copied().unwrap_or(work.duration_ns);
+        let own = edits.own_stream.contains_key(&at).then_some(work.name);
+        let sum = queues.entry((work.device, work.stream, own)).or_default();
+        *sum = sum.saturating_add(ns);
+    }
+    queues.into_values().max().unwrap_or(0) as f64 / view.step_count()
 }
 
-/// Drops findings whose gain those before them give back already.
-fn drop_told(gains: &mut Vec<Gain<'_>>, replays: &Replays<'_>) {
+/// The part of a step in which the GPU works, 0 to 1.
+fn gpu_share(view: &View<'_>) -> f64 {
+    (view.busy_ns() / view.step_ns().max(1.0)).clamp(0.0, 1.0)
+}
+
+/// Drops findings whose gain those before them give back already. The one before that gives back
+/// most of it names what they would do.
+fn drop_told<'c>(gains: Vec<Gain<'c>>, replays: &Replays<'_>) -> Vec<Gain<'c>> {
     let mut before = Edits::default();
     let mut before_share = 0.0;
-    gains.retain(|gain| {
+    let mut kept: Vec<Gain<'c>> = Vec::with_capacity(gains.len());
+    for gain in gains {
         let mut all = before.clone();
         all.add(&gain.found.most);
         let (_, share) = replays.gains(&all);
-        let is_new =
-            gain.found.most.is_empty() || share - before_share >= LEAST_OWN_SHARE * gain.high;
-        if is_new {
+        if gain.found.most.is_empty() || share - before_share >= LEAST_OWN_SHARE * gain.high {
             before = all;
             before_share = share;
+            kept.push(gain);
+            continue;
         }
-        is_new
-    });
+        let telling = kept.iter_mut().find(|other| {
+            let mut both = other.found.most.clone();
+            both.add(&gain.found.most);
+            replays.gains(&both).1 - other.high < MOST_SHARED * gain.high
+        });
+        if let Some(telling) = telling.filter(|telling| telling.instead.len() < MAX_INSTEAD) {
+            telling.instead.push(gain.found.change);
+        }
+    }
+    kept
 }
 
 /// What a step takes with the first changes together; `None` if there are fewer than two.
@@ -494,3 +556,6 @@ fn covered(view: &View<'_>, work: &[u32]) -> Vec<CoveredKernel> {
     all.truncate(MAX_COVERED);
     all
 }
+
+#[cfg(test)]
+mod tests;

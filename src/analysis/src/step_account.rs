@@ -25,9 +25,9 @@ const TOOL_NS: (u64, u64) = (1_000, 5_000);
 /// FP32, known by the names of kernels, and kernels as short as a launch.
 const BY_NAME_OR_TIME: &[&str] = &["fp32_gemm", "launch_bound"];
 
-/// Causes by which small kernels of several streams run one after another: together they would fill
-/// the GPU, so that their grids are no fault.
-const HOLD_STREAMS_BACK: &[&str] = &["default_stream", "streams_wait_too_often"];
+/// Causes that tell of small grids: themselves, or since small kernels of several streams run one
+/// after another, which together would fill the GPU.
+const TELL_SMALL_GRIDS: &[&str] = &["few_blocks", "default_stream", "streams_wait_too_often"];
 
 /// Adds the account of a trace to the profile, and returns its findings: with their gains if the
 /// steps could be replayed.
@@ -84,9 +84,9 @@ pub(super) fn leave_out_told(profile: &Profile, of_steps: &[Finding], findings: 
         return;
     }
     let has_counters = profile.launches.iter().any(|launch| !launch.metrics.is_empty());
-    let is_held_back = of_steps.iter().any(|f| HOLD_STREAMS_BACK.contains(&f.id.as_str()));
+    let tells_grids = of_steps.iter().any(|f| TELL_SMALL_GRIDS.contains(&f.id.as_str()));
     findings.retain(|finding| {
-        if !has_counters && is_held_back && finding.id == "small_grid" {
+        if !has_counters && tells_grids && finding.id == "small_grid" {
             return false;
         }
         let is_by_name = !has_counters && BY_NAME_OR_TIME.contains(&finding.id.as_str());
