@@ -177,6 +177,7 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "matrix_vector_products", find: matrix_vector::find },
     Cause { id: "output_not_read", find: unread_output::find },
     Cause { id: "unused_gradients", find: unused_gradients::find },
+    Cause { id: "gradients_thrown_away", find: unused_gradients::find_thrown_away },
     Cause { id: "unfused_optimizer", find: unfused_optimizer::find },
     Cause { id: "written_out_attention", find: written_out_attention::find },
 ];

@@ -82,7 +82,8 @@ pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<F
     let (program_ns, program_parts) = program(trace, &order);
     let mut account =
         Account { program_ns, program_parts, rank, from: trace.from.clone(), ..Account::default() };
-    if let Some(benchmark) = benchmark::find(trace, &order) {
+    let benchmark = benchmark::find(trace, &order);
+    if let Some(benchmark) = benchmark.as_ref().filter(|benchmark| benchmark.is_program()) {
         account.no_gains = Some("it measures kernels one by one, and has no steps".to_owned());
         return Some((account, vec![benchmark.finding(trace)]));
     }
@@ -98,11 +99,11 @@ pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<F
     let is_told = findings.iter().any(|finding| TELL_COMPILING.contains(&finding.id.as_str()));
     let all = steps.as_ref().map_or(&[][..], |steps| steps.all.as_slice());
     let again = between::compiled_again(trace, &order, all);
-    let of_program = again.filter(|_| !is_told).into_iter().chain(between::host_alone(
-        trace,
-        &order,
-        account.program_ns,
-    ));
+    let program_ns = account.program_ns;
+    let tuning = benchmark.and_then(|benchmark| benchmark.tuning(trace, program_ns));
+    let of_program = again.filter(|_| !is_told).into_iter();
+    let of_program = of_program.chain(between::host_alone(trace, &order, program_ns));
+    let of_program = of_program.chain(tuning);
     for finding in of_program {
         let share = |finding: &Finding| finding.stake.as_ref().map_or(0.0, |stake| stake.share);
         let at = findings.iter().position(|other| share(other) < share(&finding));
