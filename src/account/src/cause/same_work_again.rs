@@ -66,7 +66,9 @@ fn find_between_reads(view: &View<'_>) -> Option<Found> {
         steps += usize::from(parts_again > before);
     }
     let work = Picked::new(view, again);
-    if (steps as f64) * 2.0 < view.step_count() || work.share() < MIN_SHARE {
+    // More of them are a loop that goes on, and not the same work again.
+    let is_loop = parts_again as f64 > MOST_PASSES as f64 * view.step_count();
+    if is_loop || (steps as f64) * 2.0 < view.step_count() || work.share() < MIN_SHARE {
         return None;
     }
     let changes = Changes::new(view);
@@ -287,6 +289,8 @@ mod tests {
         assert!(training.clone().then(forward(40.0)).play(4).look(find).is_none());
         // Two batches that are trained on.
         assert!(training.clone().then(training).play(4).look(find).is_none());
+        let many = (0..24).fold(StepScript::new(), |all, _| all.then(forward(4.0)));
+        assert!(many.kernel(names::MEAN, 5.0).play(4).look(find).is_none());
         let other = StepScript::new().then(forward(40.0)).shaped(3).then(
             StepScript::new().shaped(9).kernels(24, names::PRODUCT, 40.0).copy(
                 "DtoH",

@@ -138,7 +138,7 @@ pub(super) fn find_thrown_away(view: &View<'_>) -> Option<Found> {
                the discriminator's step, or make `fake` under `torch.no_grad()`; in the other step \
                `requires_grad_(False)` on the network that is not trained"
             .to_owned(),
-        least: changes.scaled(&work.at, 0.3),
+        least: changes.scaled(&work.at, 0.1),
         most: changes.without(&work.at, 1.0),
         work: work.at,
         ..Found::default()
