@@ -81,7 +81,7 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
     let mut of_steps = trace.map(|trace| step_account::add(profile, trace)).unwrap_or_default();
     dominant::explain(profile, &mut of_steps);
-    step_account::leave_out_told(profile, &of_steps, &mut found);
+    step_account::leave_out_told(profile, trace, &mut found);
     profile.findings.extend(only_set_up);
     profile.findings.extend(of_steps);
     profile.findings.extend(found);
