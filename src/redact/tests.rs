@@ -86,7 +86,7 @@ fn nothing_of_a_list_of_secrets_survives_in_documents_or_reports() {
     ];
     for report in REPORTS {
         for document in (report.render)(&ReportInput::new(&profile, &sidecars), &Style::default()) {
-            let text = String::from_utf8_lossy(&document.bytes).into_owned();
+            let text = document.into_text();
             texts.push((format!("{} {}", report.id, document.name), text));
         }
     }

@@ -411,10 +411,11 @@ fn launches_and_ranges(
 #[test]
 fn exports_whose_launches_are_in_many_regions() {
     let one = ["k".to_owned()];
-    let many: Vec<String> = (0..4000).map(|n| format!("k{n}")).collect();
+    let many: Vec<String> = (0..6000).map(|n| format!("k{n}")).collect();
     let open = "0, 1000000, 60, 'r' || c, 0";
     let nested = "c, 1000000 - c, 59, 'r' || c, 0";
-    check(&[
+    let long = "c, 1000000 - c, 59, 'r' || c || printf('%1000s', 'x'), 0";
+    let files = [
         (
             "open.sqlite",
             launches_and_ranges((12_000, "0"), &one, (12_000, open)),
@@ -422,10 +423,19 @@ fn exports_whose_launches_are_in_many_regions() {
         ),
         (
             "nested.sqlite",
-            launches_and_ranges((4000, "0"), &many, (64, nested)),
+            launches_and_ranges((6000, "0"), &many, (64, nested)),
             "longest kernels only",
         ),
-    ]);
+        ("long.sqlite", launches_and_ranges((10_000, "0"), &one, (64, long)), "too long"),
+    ];
+    check(&files);
+    for (name, bytes, _) in &files {
+        let laptop = Laptop::new();
+        fs::write(laptop.path("project").join(name), bytes).unwrap();
+        let page = ["report", name, "--format", "html", "--out", "page.html"];
+        run_within_bound(&laptop, &page, bytes.len());
+        run_within_bound(&laptop, &["report", "--json", "--redact", name], bytes.len());
+    }
 }
 
 /// Work of many processes, and of many GPUs, takes time in proportion to its length.
@@ -437,7 +447,7 @@ fn traces_of_many_processes_and_gpus() {
              \"device\":{n}}}}},"
         )
     };
-    let events: String = (0..100_000).map(event).collect();
+    let events: String = (0..150_000).map(event).collect();
     let trace = format!("{{\"traceEvents\":[{events}{{}}]}}");
     report_within_bound("gpus.json", trace.as_bytes());
     let one = ["k".to_owned()];

@@ -28,16 +28,16 @@ pub(super) fn write_report(
     }
     if args.out.is_none() && !args.open && report.destination == Destination::Stdout {
         let mut documents = (report.render)(&opened.subject(), style).into_iter();
-        let text = match documents.next() {
-            Some(table) if table.name.ends_with(".csv") => escape_line_breaks(&table.into_text()),
-            first => first.map(Document::into_text).unwrap_or_default(),
-        };
+        let Some(first) = documents.next() else { return Ok(()) };
         let rest: Vec<&str> = documents.map(|d| d.name).collect();
         if !rest.is_empty() {
             app.print_note(&format!("`--out FOLDER` writes {} too", rest.join(", ")));
         }
-        app.print(&text);
-        return Ok(());
+        if first.name.ends_with(".csv") {
+            app.print(&escape_line_breaks(&first.into_text()));
+            return Ok(());
+        }
+        return app.print_pieces(&|out| first.write_to(out));
     }
     // A file is not read by this terminal.
     let style = Style { color: false, ..*style };
@@ -45,11 +45,11 @@ pub(super) fn write_report(
     let paths = paths(args, opened, &documents);
     if !args.force {
         for (document, path) in documents.iter().zip(&paths) {
-            overwrite::check(path, &document.bytes)?;
+            overwrite::check(path, &document.head(overwrite::SNIFF_BYTES))?;
         }
     }
     for (document, path) in documents.iter().zip(&paths) {
-        atomic::write(path, &document.bytes).map_err(|e| {
+        atomic::write_with(path, |file| document.write_to(file)).map_err(|e| {
             Failure::new(Exit::Disk, "disk", "the report cannot be written")
                 .file(path.display())
                 .cause(e)
@@ -63,7 +63,7 @@ pub(super) fn write_report(
     }
     match (paths.first(), documents.into_iter().next()) {
         (Some(trace), Some(document)) if args.open && report.id == "perfetto" => {
-            perfetto_ui::show(app, trace, document.bytes)
+            perfetto_ui::show(app, trace, document.into_bytes())
         }
         (Some(main), _) if args.open => {
             open_on_desktop("the written report", &main.display().to_string())

@@ -144,18 +144,18 @@ fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
         documents.extend(
             rendered
                 .into_iter()
-                .map(|d| ArchiveDocument { name: d.name.to_owned(), bytes: d.bytes }),
+                .map(|d| ArchiveDocument { name: d.name.to_owned(), bytes: d.into_bytes() }),
         );
     }
-    let regions = rgpu_report::regions::files(&opened.profile).into_iter();
+    let regions = rgpu_report::regions::files(&opened.profile);
     documents.extend(regions.map(|f| ArchiveDocument { name: f.path, bytes: f.text.into_bytes() }));
     Ok(documents)
 }
 
 fn json(name: &str, document: &impl Serialize) -> Result<ArchiveDocument> {
-    let mut bytes = serde_json::to_vec_pretty(document).map_err(|e| {
+    let mut bytes = Vec::new();
+    rgpu_report::json::write(&mut bytes, document).map_err(|e| {
         Failure::new(Exit::Bug, "bug", "a document cannot be written as JSON").cause(e)
     })?;
-    bytes.push(b'\n');
     Ok(ArchiveDocument { name: name.to_owned(), bytes })
 }

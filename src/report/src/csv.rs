@@ -16,7 +16,7 @@ use rgpu_model::timeline::KernelSum;
 use rgpu_model::{Launch, Profile, Region, Value};
 
 /// Renders `kernels.csv`, `metrics.csv` and `regions.csv`.
-pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document<'static>> {
     let profile = subject.profile;
     vec![
         Document::new("kernels.csv", kernels(&profile.kernels, profile.device.as_deref())),
@@ -274,8 +274,9 @@ mod tests {
     fn every_row_has_as_many_cells_as_the_head() {
         let profile = hostile();
         for document in render(&(&profile).into(), &Style::default()) {
-            let mut reader = csv::Reader::from_reader(document.bytes.as_slice());
-            assert!(reader.records().all(|row| row.is_ok()), "{}", document.name);
+            let (name, table) = (document.name, document.into_text());
+            let mut reader = csv::Reader::from_reader(table.as_bytes());
+            assert!(reader.records().all(|row| row.is_ok()), "{name}");
         }
     }
 }

@@ -21,7 +21,7 @@ mod finding;
 mod headline;
 mod html;
 mod input;
-mod json;
+pub mod json;
 mod kernel_name;
 mod kernel_sums;
 mod markdown;
@@ -93,7 +93,7 @@ pub struct Report {
     /// Returns why there is nothing to render; `None` if there is.
     pub lacks: fn(&ReportInput<'_>) -> Option<&'static str>,
     /// Renders at least one document, the main one first.
-    pub render: fn(&ReportInput<'_>, &Style) -> Vec<Document>,
+    pub render: for<'p> fn(&ReportInput<'p>, &Style) -> Vec<Document<'p>>,
 }
 
 /// All formats of `rgpu report --format`.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::lex::Token;
+use super::lex::{Token, text_of};
 use super::parse::{Parser, TypeNames, is_builtin_type, split_arguments};
-use super::tree::{Expression, Statement, TypeText};
-use super::types::{Field, TypeTable};
+use super::tree::{Expression, MemoryKind, Statement, StatementKind, TypeText, visit_expressions};
+use super::types::{ElementType, Field, Layout, Member, TypeTable, dtype};
 
 /// What a source declares.
 #[derive(Clone, Debug, Default)]
@@ -37,8 +37,6 @@ pub(in crate::kernel) struct Function {
     pub(super) launch_bounds: Option<Expression>,
     pub(super) body: Vec<Statement>,
     pub(in crate::kernel) line: u32,
-    /// The first and last line of its definition.
-    pub(super) lines: (u32, u32),
     /// Whether it stands in the source itself, not in an included file.
     pub(super) is_own: bool,
 }
@@ -47,6 +45,7 @@ pub(in crate::kernel) struct Function {
 pub(in crate::kernel) struct TemplateParam {
     pub(in crate::kernel) name: Rc<str>,
     pub(in crate::kernel) is_type: bool,
+    pub(super) is_bool: bool,
     /// Its default argument; empty without one.
     pub(super) default: Vec<Token>,
     /// `typename...`, a template as a parameter, or a constraint that was not understood.
@@ -59,9 +58,111 @@ pub(in crate::kernel) struct Param {
     pub(super) kind: TypeText,
     /// Its extents in brackets, which make it a pointer.
     pub(super) is_array: bool,
-    /// As written.
-    pub(in crate::kernel) text: String,
+    /// As written, without a default.
+    pub(super) tokens: Vec<Token>,
     pub(in crate::kernel) line: u32,
+}
+
+impl Declared {
+    /// The kernels that the source itself defines; those of its headers if it defines none.
+    pub(in crate::kernel) fn own_kernels(&self) -> Vec<&Function> {
+        let own: Vec<&Function> = self.kernels.iter().filter(|k| k.is_own).collect();
+        if own.is_empty() { self.kernels.iter().collect() } else { own }
+    }
+
+    /// The elements of a parameter's array, or its own; and whether it is an array. `None` for a
+    /// type that is not known, and for an array of pointers.
+    pub(in crate::kernel) fn element_of(&self, param: &Param) -> Option<(ElementType, bool)> {
+        let kind = self.types.resolve(&param.kind);
+        let stars = kind.stars + usize::from(param.is_array);
+        let element = self.types.element(&kind).filter(|_| stars <= 1)?;
+        Some((element, stars == 1))
+    }
+}
+
+impl Param {
+    /// Whether the kernel may not write what it points to.
+    pub(in crate::kernel) fn is_constant(&self) -> bool {
+        self.kind.constant
+    }
+
+    /// As written.
+    pub(in crate::kernel) fn text(&self) -> String {
+        text_of(&self.tokens)
+    }
+}
+
+impl Function {
+    /// The same function with the members of each structure that it takes by value in place of the
+    /// structure: `p.x` of `p`. Gaps between them become members that nothing reads, so that they
+    /// can be laid out one after the other.
+    pub(super) fn with_members(&self, types: &TypeTable) -> Self {
+        let mut params = Vec::new();
+        for param in &self.params {
+            let kind = types.resolve(&param.kind);
+            let by_value = kind.stars == 0 && !param.is_array && !kind.reference;
+            match types.layout(&kind).filter(|_| by_value) {
+                Some(layout) => params.extend(member_params(param, layout)),
+                None => params.push(param.clone()),
+            }
+        }
+        Self { params, ..self.clone() }
+    }
+
+    /// The number in `__launch_bounds__`, if it is written there.
+    pub(in crate::kernel) fn max_threads(&self) -> Option<i64> {
+        match self.launch_bounds {
+            Some(Expression::Number(threads)) => Some(threads),
+            _ => None,
+        }
+    }
+
+    /// Whether its body declares dynamic shared memory.
+    pub(in crate::kernel) fn has_dynamic_shared(&self) -> bool {
+        self.body.iter().any(|statement| {
+            matches!(&statement.kind, StatementKind::Declare(declared)
+                if declared.memory == MemoryKind::DynamicShared)
+        })
+    }
+
+    /// Whether it launches a kernel.
+    pub(super) fn has_launch(&self) -> bool {
+        let mut found = false;
+        visit_expressions(&self.body, &mut |e| found |= matches!(e, Expression::Launch(_)));
+        found
+    }
+}
+
+/// Begins the names of members that stand for gaps.
+pub(super) const GAP: &str = "gap";
+
+fn member_params(param: &Param, layout: Layout) -> Vec<Param> {
+    let member = |path: String, kind| Param {
+        name: format!("{}.{path}", param.name).into(),
+        kind,
+        ..param.clone()
+    };
+    let mut params = Vec::new();
+    let mut end = 0;
+    for Member { path, kind, offset } in layout.members {
+        let bytes =
+            if kind.stars > 0 { Some(8) } else { dtype(&kind.words).and_then(|d| d.bytes_for(1)) };
+        let bytes = bytes.unwrap_or(1);
+        // Where it would lie without the gap.
+        while u64::next_multiple_of(end, bytes) < offset {
+            let unit =
+                [8, 4, 2, 1].into_iter().find(|unit| end % unit == 0 && end + unit <= offset);
+            let unit = unit.unwrap_or(1);
+            let word =
+                ["uint8_t", "uint16_t", "uint32_t", "uint64_t"][unit.trailing_zeros() as usize & 3];
+            let kind = TypeText { words: vec![word.into()], ..TypeText::default() };
+            params.push(member(format!("{GAP}{end}"), kind));
+            end += unit;
+        }
+        params.push(member(path, kind));
+        end = offset + bytes;
+    }
+    params
 }
 
 /// Reads the declarations of a preprocessed source.
@@ -78,6 +179,8 @@ pub(super) fn declared(tokens: &[Token]) -> Declared {
     let mut reader =
         Reader { tokens, at: 0, types, scopes: Vec::new(), declared: Declared::default() };
     reader.read();
+    let is_main = |words: &[Token]| words.iter().map(|token| &*token.text).eq(["int", "main", "("]);
+    reader.declared.has_main = tokens.windows(3).any(is_main);
     reader.declared
 }
 
@@ -380,12 +483,10 @@ impl<'a> Reader<'a> {
                         at = end;
                     } else {
                         words.extend((head..at).map(|at| self.text_at(at)));
-                        let first_line = self.tokens.get(start).map_or(0, |token| token.line);
                         return self.function(FunctionHead {
                             words,
                             name: before.into(),
                             line: self.tokens.get(at).map_or(0, |token| token.line),
-                            first_line,
                             is_own: self.tokens.get(at).is_some_and(|token| token.file == 0),
                             params: inside,
                             end,
@@ -462,9 +563,6 @@ impl<'a> Reader<'a> {
 
     fn function(&mut self, head: FunctionHead<'_>) {
         let is_kernel = head.words.contains(&"__global__");
-        if &*head.name == "main" {
-            self.declared.has_main = true;
-        }
         if &*head.name == "rgpu_launch" {
             self.declared.has_host_entry = true;
         }
@@ -501,10 +599,6 @@ impl<'a> Reader<'a> {
             launch_bounds: head.launch_bounds,
             body: Parser::new(body, &types).statements(),
             line: head.line,
-            lines: (
-                head.first_line,
-                self.tokens.get(end.saturating_sub(1)).map_or(head.line, |token| token.line),
-            ),
             is_own: head.is_own,
         };
         let is_device = head.words.contains(&"__device__") || head.words.contains(&"constexpr");
@@ -538,7 +632,6 @@ struct FunctionHead<'a> {
     words: Vec<&'a str>,
     name: Rc<str>,
     line: u32,
-    first_line: u32,
     is_own: bool,
     params: &'a [Token],
     /// The index after its parameters.
@@ -563,6 +656,7 @@ fn template_param(tokens: &[Token], at: usize) -> TemplateParam {
             .filter(|name| first_is_name && !is_builtin_type(name))
             .unwrap_or_else(|| format!("unnamed{at}").into()),
         is_type,
+        is_bool: has("bool"),
         default: default.unwrap_or_default().to_vec(),
         is_unusual: has("...") || has("template") || has("<"),
     }
@@ -594,12 +688,11 @@ fn param(tokens: &[Token], at: usize, types: &TypeNames) -> Option<Param> {
     };
     let mut parser = Parser::new(kind_tokens, types);
     let kind = parser.type_text().unwrap_or_default();
-    let text: Vec<&str> = words.iter().map(|token| &*token.text).collect();
     Some(Param {
         name: name.map_or_else(|| format!("arg{at}").into(), |token| token.text.clone()),
         kind,
         is_array,
-        text: text.join(" "),
+        tokens: words.to_vec(),
         line: words.first().map_or(0, |token| token.line),
     })
 }

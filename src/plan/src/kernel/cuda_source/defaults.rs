@@ -37,8 +37,8 @@ pub(super) fn small_size(name: &str) -> Option<i64> {
 
 /// The value of the sizes that no name explains.
 ///
-/// `degree` is the largest number of such sizes that are multiplied in an extent, and `is_nested`
-/// tells that each thread goes over a size as well.
+/// `degree` is the largest number of sizes that are multiplied with this one in an extent, itself
+/// included, and `is_nested` tells that each thread goes over a size as well.
 pub(super) fn usual_size(degree: usize, is_nested: bool) -> i64 {
     match (degree, is_nested) {
         (0 | 1, false) => FLAT_ELEMENTS,
@@ -94,7 +94,7 @@ pub(super) fn fit(spec: &mut KernelSpec, free: &[String]) -> Result<(), String> 
 
 /// The value of a floating-point scalar.
 pub(super) fn usual_number(name: &str) -> Number {
-    let lower = name.to_ascii_lowercase();
+    let lower = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
     let is_epsilon = lower.starts_with("eps") || lower == "epsilon";
     Number::Float(if is_epsilon { 1e-5 } else { 1.0 })
 }

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::declare::{Declared, Function};
-use super::infer::bind_params;
+use super::infer::{bind_params, size_name};
 use super::instance::Instance;
 use super::machine::{Machine, Value};
 use super::polynomial::Polynomial;
@@ -114,10 +114,10 @@ pub(super) fn guess_launch(
 fn integer_params(machine: &Machine<'_>, kernel: &Function) -> Vec<String> {
     let is_size = |name: &str| {
         matches!(machine.variables.get(name), Some(Value::Int(range))
-            if range.as_exact().and_then(|value| value.as_variable()) == Some(name))
+            if range.as_exact().and_then(|value| value.as_variable()) == Some(&size_name(name)))
     };
     let names = kernel.params.iter().map(|param| param.name.to_string());
-    names.filter(|name| is_size(name)).collect()
+    names.filter(|name| is_size(name)).map(|name| size_name(&name)).collect()
 }
 
 /// The blocks along an axis that a comparison `index < bound` asks for.

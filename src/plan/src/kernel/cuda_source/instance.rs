@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::declare::{Declared, Function, Param};
 use super::host::HostLaunch;
-use super::lex::Token;
+use super::lex::{Token, text_of};
 use super::machine::Machine;
 use super::range::Range;
 use super::tree::TypeText;
@@ -143,7 +143,7 @@ pub(super) fn instances(
 }
 
 /// An instance with usual arguments: `float` for a type, and a size of a tile or block for a number
-/// whose name says that it is one.
+/// whose name says that it is one, else `otherwise`.
 ///
 /// # Errors
 /// The name of a parameter for which there is no usual argument.
@@ -151,6 +151,7 @@ pub(super) fn usual_instance(
     declared: &Declared,
     kernel: &Function,
     is_flat: bool,
+    otherwise: Option<i64>,
 ) -> Result<Instance, Rc<str>> {
     let token = |text: &str| Token { text: text.into(), line: 0, file: 0, joined: false };
     let mut given = Vec::new();
@@ -163,9 +164,11 @@ pub(super) fn usual_instance(
         if param.is_unusual {
             return Err(param.name.clone());
         }
-        let value = if !param.is_type {
+        let value = if param.is_bool {
+            "true".to_owned()
+        } else if !param.is_type {
             let usual = usual_number(&param.name, kernel, is_flat);
-            usual.ok_or_else(|| param.name.clone())?.to_string()
+            usual.or(otherwise).ok_or_else(|| param.name.clone())?.to_string()
         } else if is_integer_type_name(&param.name) {
             "int".to_owned()
         } else {
@@ -180,20 +183,19 @@ pub(super) fn usual_instance(
 
 /// Opens the namespaces of a kernel, and declares this instance of it in them.
 pub(super) fn instantiation(kernel: &Function, instance: &Instance) -> String {
-    let argument = |word: &str| {
-        let at = kernel.template.iter().position(|param| &*param.name == word)?;
-        instance.arguments.get(at).cloned()
+    let with_argument = |token: &Token| {
+        let at = kernel.template.iter().position(|param| param.name == token.text);
+        let argument = at.and_then(|at| instance.arguments.get(at));
+        Token {
+            text: argument.map_or(token.text.clone(), |text| text.as_str().into()),
+            ..token.clone()
+        }
     };
-    let params: Vec<String> = kernel
-        .params
-        .iter()
-        .map(|param| {
-            let words = param.text.split(' ');
-            let words: Vec<String> =
-                words.map(|word| argument(word).unwrap_or_else(|| word.to_owned())).collect();
-            words.join(" ")
-        })
-        .collect();
+    let written = |param: &Param| {
+        let tokens: Vec<Token> = param.tokens.iter().map(with_argument).collect();
+        text_of(&tokens)
+    };
+    let params: Vec<String> = kernel.params.iter().map(written).collect();
     let arguments = instance.arguments.join(", ");
     let name = &kernel.name;
     let line = format!("template __global__ void {name}<{arguments}>({});", params.join(", "));

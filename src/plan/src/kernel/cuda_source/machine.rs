@@ -9,8 +9,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::declare::{Declared, Function};
-use super::parse::Parser;
+use super::declare::Declared;
 use super::polynomial::Polynomial;
 use super::range::Range;
 use super::tree::{
@@ -20,7 +19,7 @@ use super::types::TypeTable;
 
 /// Limits on the work for one kernel.
 const MAX_STEPS: u32 = 100_000;
-const MAX_CALLS: u32 = 6;
+pub(super) const MAX_CALLS: u32 = 6;
 
 /// A value of a variable.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,13 +46,17 @@ pub(super) struct Pointer {
 pub(super) struct Memory {
     pub(super) read: bool,
     pub(super) written: bool,
+    /// Bytes of an element as it is declared; `None` if unknown.
+    pub(super) element: Option<u64>,
     /// The bytes that are touched at most, as far as known.
     pub(super) end: Option<Polynomial>,
     /// The first line with an index without an upper bound.
     pub(super) open_line: Option<u32>,
+    /// The integers that it gets at first; `None` if it holds none.
+    pub(super) random: Option<Range>,
     /// Values that it holds, if it is only read.
     pub(super) values: Option<Range>,
-    /// The offsets of accesses in elements, at the lower end of their ranges.
+    /// The offsets of accesses in its own elements, at the lower end of their ranges.
     pub(super) offsets: Vec<Polynomial>,
 }
 
@@ -70,19 +73,32 @@ pub(super) struct MetLaunch {
     pub(super) kinds: HashMap<Rc<str>, TypeText>,
 }
 
+/// A size is an index, or bounds one, of an array with a fixed number of elements.
+#[derive(Clone, Debug)]
+pub(super) struct SizeLimit {
+    pub(super) size: String,
+    pub(super) most: i64,
+    pub(super) array: Rc<str>,
+    pub(super) line: u32,
+}
+
 pub(super) struct Machine<'a> {
     pub(super) declared: &'a Declared,
     pub(super) types: TypeTable,
     /// Variables, and `threadIdx.x` and the like.
     pub(super) variables: HashMap<String, Value>,
     /// Ranges of expressions, from conditions, by their text.
-    facts: HashMap<String, Range>,
+    pub(super) facts: HashMap<String, Range>,
     pub(super) memories: Vec<Memory>,
     /// Dynamic shared memory, once it is declared.
     pub(super) dynamic_shared: Option<usize>,
     /// Left and right sides of comparisons.
     pub(super) compared: Vec<(Polynomial, Polynomial)>,
     pub(super) launches: Vec<MetLaunch>,
+    /// Extents of arrays in shared and local memory that are numbers.
+    arrays: HashMap<Rc<str>, Vec<Option<i64>>>,
+    /// What sizes may be at most, so that an index stays in such an array.
+    pub(super) limits: Vec<SizeLimit>,
     /// The rounds of loops, where they are known.
     pub(super) loops: Vec<Polynomial>,
     /// Names that are sizes although they have a value, which is then the default: in host code.
@@ -91,9 +107,9 @@ pub(super) struct Machine<'a> {
     pub(super) unknown_is_size: bool,
     /// Declared types of variables.
     pub(super) kinds: HashMap<Rc<str>, TypeText>,
-    returned: Option<Value>,
+    pub(super) returned: Option<Value>,
     steps: u32,
-    calls: u32,
+    pub(super) calls: u32,
     pub(super) line: u32,
 }
 
@@ -108,6 +124,8 @@ impl<'a> Machine<'a> {
             dynamic_shared: None,
             compared: Vec::new(),
             launches: Vec::new(),
+            arrays: HashMap::new(),
+            limits: Vec::new(),
             loops: Vec::new(),
             size_names: HashMap::new(),
             unknown_is_size: false,
@@ -218,9 +236,9 @@ impl<'a> Machine<'a> {
         let kind = self.types.resolve(&declared.kind);
         self.kinds.insert(declared.name.clone(), kind.clone());
         self.forget_facts(&declared.name);
-        for extent in &declared.extents {
-            let _ = self.evaluate(extent);
-        }
+        let extents: Vec<Option<i64>> =
+            declared.extents.iter().map(|extent| self.number_of(extent)).collect();
+        self.arrays.insert(declared.name.clone(), extents);
         let element = self.types.element(&kind).and_then(|element| element.bytes());
         let value = if declared.memory == MemoryKind::DynamicShared {
             let memory = match self.dynamic_shared {
@@ -241,6 +259,30 @@ impl<'a> Machine<'a> {
             Value::Unknown
         };
         self.variables.insert(declared.name.to_string(), value);
+        self.declare_members(declared, &kind);
+    }
+
+    /// Gives the members of a structure their values: `P p = {n, 1.0f}`, `P p = other`.
+    fn declare_members(&mut self, declared: &Declaration, kind: &TypeText) {
+        let items = match &declared.init {
+            Some(Expression::List(items)) => items,
+            Some(Expression::Name(other)) => return self.copy_members(other, &declared.name),
+            Some(_) => return,
+            None => &declared.constructor,
+        };
+        let Some(layout) = self.types.layout(kind).filter(|_| kind.stars == 0) else { return };
+        if items.len() != layout.members.len() || !declared.extents.is_empty() {
+            return;
+        }
+        for (item, member) in items.iter().zip(layout.members) {
+            let value = self.evaluate(item);
+            self.variables.insert(format!("{}.{}", declared.name, member.path), value);
+        }
+    }
+
+    fn copy_members(&mut self, from: &str, to: &str) {
+        let copied = members_of(&self.variables, from, to);
+        self.variables.extend(copied);
     }
 
     fn declared_value(
@@ -364,6 +406,14 @@ impl<'a> Machine<'a> {
                     (Value::Dim3([_, _, z]), "z") => Value::Int(z),
                     _ => Value::Unknown,
                 }
+            }
+            Expression::Index(base, index)
+                if matches!(**base, Expression::Member(..))
+                    && matches!(**index, Expression::Number(_) | Expression::Name(_))
+                    && let Some(at) = self.number_of(index)
+                    && let Some(value) = self.variables.get(&format!("{}.{at}", base.text())) =>
+            {
+                value.clone()
             }
             Expression::Index(..) | Expression::Unary("*", _) => match self.place(expression) {
                 Some(pointer) => self.load(&pointer),
@@ -514,6 +564,7 @@ impl<'a> Machine<'a> {
     fn place(&mut self, expression: &Expression) -> Option<Pointer> {
         match expression {
             Expression::Index(base, index) => {
+                self.note_limit(expression);
                 let base = self.evaluate(base);
                 let index = self.evaluate(index);
                 let Value::Pointer(pointer) = base else { return None };
@@ -533,7 +584,32 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn load(&mut self, pointer: &Pointer) -> Value {
+    /// Notes what a size may be at most if it bounds an index of an array with a fixed extent. Only
+    /// a plain variable counts: of `s[i - first]` the range is not known well enough.
+    fn note_limit(&mut self, expression: &Expression) {
+        let (mut base, mut indexes) = (expression, Vec::new());
+        while let Expression::Index(inner, index) = base {
+            indexes.push(&**index);
+            base = inner;
+        }
+        let Expression::Name(array) = base else { return };
+        let Some(extents) = self.arrays.get(array).cloned() else { return };
+        if self.limits.len() >= 64 {
+            return;
+        }
+        for (index, extent) in indexes.iter().rev().zip(extents) {
+            let (Expression::Name(_), Some(extent)) = (index, extent) else { continue };
+            let Some(count) = self.range_of(index).hi.and_then(|hi| hi.plus(1)) else { continue };
+            let [size] = count.names().try_into().unwrap_or_else(|_| [String::new()]);
+            let beyond = count.subtract(&Polynomial::variable(&size));
+            if let Some(beyond) = beyond.and_then(|beyond| beyond.as_number()) {
+                let most = extent.saturating_sub(beyond).max(1);
+                self.limits.push(SizeLimit { size, most, array: array.clone(), line: self.line });
+            }
+        }
+    }
+
+    pub(super) fn load(&mut self, pointer: &Pointer) -> Value {
         self.access(pointer, pointer.element.unwrap_or(16), true, false);
         let values = pointer.memory.and_then(|at| self.memories.get(at)?.values.clone());
         values.map_or(Value::Unknown, Value::Int)
@@ -545,7 +621,9 @@ impl<'a> Machine<'a> {
         let Some(memory) = pointer.memory.and_then(|at| self.memories.get_mut(at)) else { return };
         memory.read |= read;
         memory.written |= written;
-        let unit = pointer.element.and_then(|element| i64::try_from(element).ok()).unwrap_or(1);
+        // `float4` through a cast steps over four elements.
+        let element = memory.element.or(pointer.element);
+        let unit = element.and_then(|element| i64::try_from(element).ok()).unwrap_or(1);
         if let Some(lo) = &pointer.offset.lo
             && memory.offsets.len() < 64
         {
@@ -620,10 +698,15 @@ impl<'a> Machine<'a> {
                     }
                     return value;
                 }
-                if let Some(pointer) = self.place(base) {
-                    self.access(&pointer, pointer.element.unwrap_or(16), false, true);
+                match self.place(base) {
+                    Some(pointer) => {
+                        self.access(&pointer, pointer.element.unwrap_or(16), false, true);
+                        self.variables.remove(&key);
+                    }
+                    None => {
+                        self.variables.insert(key, value.clone());
+                    }
                 }
-                self.variables.remove(&key);
                 value
             }
             place => {
@@ -712,205 +795,19 @@ impl<'a> Machine<'a> {
             }
         }
     }
-
-    fn call(&mut self, function: &Expression, arguments: &[Expression]) -> Value {
-        let (name, template) = match function {
-            Expression::Name(name) => (name.clone(), [].as_slice()),
-            Expression::Call(inner, template) => match &**inner {
-                Expression::Name(name) => (name.clone(), template.as_slice()),
-                _ => (Rc::from(""), [].as_slice()),
-            },
-            Expression::Member(base, name) => {
-                let _ = self.evaluate(base);
-                (name.clone(), [].as_slice())
-            }
-            _ => (Rc::from(""), [].as_slice()),
-        };
-        if matches!(&*name, "ceil" | "ceilf")
-            && let [quotient] = arguments
-            && let Some((left, right)) = quotient_of(quotient)
-        {
-            let (left, right) = (self.range_of(left), self.range_of(right));
-            return Value::Int(left.divide_up(&right));
-        }
-        let found = self.find_function(&name, arguments.len());
-        if let Some(function) = found
-            && self.calls < MAX_CALLS
-        {
-            return self.inline(function, template, arguments);
-        }
-        let values: Vec<Value> = arguments.iter().map(|argument| self.evaluate(argument)).collect();
-        self.builtin(&name, &values)
-    }
-
-    fn find_function(&self, name: &str, arguments: usize) -> Option<&'a Function> {
-        let declared = self.declared;
-        let both = declared.device_functions.iter().chain(&declared.host_functions);
-        both.into_iter().find(|f| &*f.name == name && f.params.len() >= arguments)
-    }
-
-    /// Runs a function of the source with the values of its arguments.
-    fn inline(
-        &mut self,
-        function: &'a Function,
-        template: &[Expression],
-        arguments: &[Expression],
-    ) -> Value {
-        let mut values: Vec<Value> = arguments.iter().map(|e| self.evaluate(e)).collect();
-        for (param, value) in function.params.iter().zip(&mut values) {
-            if let Value::Pointer(pointer) = value
-                && param.kind.stars == 1
-            {
-                let element = self.types.element(&param.kind).and_then(|e| e.bytes());
-                pointer.element = element.or(pointer.element);
-            }
-        }
-        let mut bound: HashMap<String, Value> = HashMap::new();
-        let mut aliases = self.types.aliases.clone();
-        for (at, param) in function.template.iter().enumerate() {
-            let words: Vec<_> = match template.get(at) {
-                Some(Expression::SizeOf(kind)) => kind.words.clone(),
-                _ => param.default.iter().map(|token| token.text.clone()).collect(),
-            };
-            if words.is_empty() {
-                continue;
-            }
-            if param.is_type {
-                let resolved = self.types.resolve(&TypeText { words, ..TypeText::default() });
-                aliases.insert(param.name.clone(), resolved);
-            } else if let Some(value) = self.template_value(&words) {
-                bound.insert(param.name.to_string(), Value::Int(value));
-            }
-        }
-        let before = self.variables.clone();
-        let is_global = |name: &str| name.contains("Idx.") || name.contains("Dim.");
-        bound.extend(
-            before.iter().filter(|(name, _)| is_global(name)).map(|(n, v)| (n.clone(), v.clone())),
-        );
-        for (param, value) in function.params.iter().zip(values) {
-            let value = if self.size_names.contains_key(&*param.name) {
-                Value::Int(Range::exact(Polynomial::variable(&param.name)))
-            } else {
-                value
-            };
-            bound.insert(param.name.to_string(), value);
-        }
-        let kinds = std::mem::take(&mut self.kinds);
-        for param in &function.params {
-            self.kinds.insert(param.name.clone(), param.kind.clone());
-        }
-        let facts = std::mem::take(&mut self.facts);
-        let returned = self.returned.take();
-        let types = std::mem::replace(&mut self.types.aliases, aliases);
-        let line = self.line;
-        self.variables = bound;
-        self.calls += 1;
-        self.run(&function.body);
-        self.calls -= 1;
-        self.line = line;
-        self.types.aliases = types;
-        self.kinds = kinds;
-        let inner = std::mem::replace(&mut self.variables, before);
-        self.facts = facts;
-        for (param, argument) in function.params.iter().zip(arguments) {
-            if let (true, Expression::Name(name)) = (param.kind.reference, argument)
-                && !param.kind.constant
-            {
-                let value = inner.get(&*param.name).cloned().unwrap_or(Value::Unknown);
-                self.assign(name, value);
-            }
-        }
-        std::mem::replace(&mut self.returned, returned).unwrap_or(Value::Unknown)
-    }
-
-    /// The number that a template argument is.
-    pub(super) fn template_value(&mut self, words: &[Rc<str>]) -> Option<Range> {
-        let tokens: Vec<super::lex::Token> = words
-            .iter()
-            .map(|text| super::lex::Token { text: text.clone(), line: 0, file: 0, joined: false })
-            .collect();
-        let names = super::parse::TypeNames::default();
-        let expression = Parser::new(&tokens, &names).assignment();
-        let range = self.range_of(&expression);
-        range.as_exact().is_some().then_some(range)
-    }
-
-    /// Functions of CUDA and of libraries.
-    fn builtin(&mut self, name: &str, values: &[Value]) -> Value {
-        let int = |at: usize| match values.get(at) {
-            Some(Value::Int(range)) => range.clone(),
-            _ => Range::default(),
-        };
-        let element = |pointer: &Pointer| pointer.element.unwrap_or(16);
-        match name {
-            "dim3" | "make_uint3" => return dim3(values),
-            "min" | "umin" | "imin" => return Value::Int(int(0).smaller(&int(1))),
-            "max" | "umax" | "imax" => return Value::Int(int(0).larger(&int(1))),
-            "ceil_div" | "ceildiv" | "CeilDiv" | "ceilDiv" | "cdiv" | "div_up" | "divUp"
-            | "DivUp" | "iDivUp" | "div_ceil" | "divup" | "div_round_up" | "ATenCeilDiv"
-            | "CEIL_DIV" | "DIVUP" => return Value::Int(int(0).divide_up(&int(1))),
-            _ => {}
-        }
-        let is_named = |part: &str| name.contains(part);
-        let (reads, writes) = match name {
-            "__ldg" | "__ldca" | "__ldcs" | "__ldcg" | "__ldlu" | "__ldcv" => (true, false),
-            "__stcs" | "__stcg" | "__stwb" | "__stwt" => (false, true),
-            _ if is_named("atomic") => (true, true),
-            _ if is_named("prefetch") => (true, false),
-            _ if is_named("printf") => return Value::Unknown,
-            _ => {
-                self.other_function(name, values);
-                return Value::Unknown;
-            }
-        };
-        let Some(Value::Pointer(pointer)) = values.first() else { return Value::Unknown };
-        if writes {
-            self.access(pointer, element(pointer), reads, true);
-            return Value::Unknown;
-        }
-        self.load(pointer)
-    }
-
-    /// A function of which only the arguments are known.
-    fn other_function(&mut self, name: &str, values: &[Value]) {
-        let matrix = matches!(name, "load_matrix_sync" | "store_matrix_sync");
-        let leading = values.iter().rev().find_map(|value| match value {
-            Value::Int(range) => Some(range.clone()),
-            _ => None,
-        });
-        let copied = values.iter().rev().find_map(|value| match value {
-            Value::Int(range) => range.as_number().and_then(|n| u64::try_from(n).ok()),
-            _ => None,
-        });
-        for value in values {
-            let Value::Pointer(pointer) = value else { continue };
-            let bytes = pointer.element.unwrap_or(16);
-            if matrix && let Some(leading) = &leading {
-                // A tile of 16 rows, or fewer of more columns.
-                let rows = leading.multiply(&Range::between(0, 15));
-                let last = moved(&moved(pointer, &rows, false), &Range::between(0, 15), false);
-                self.access(&last, bytes, name.starts_with("load"), !name.starts_with("load"));
-                continue;
-            }
-            if name.contains("memcpy_async") || name.contains("cp_async") {
-                self.access(pointer, copied.unwrap_or(16).max(bytes), true, false);
-                continue;
-            }
-            // A library's function may use any part of it.
-            let open = Pointer { offset: Range::default(), ..pointer.clone() };
-            self.access(pointer, bytes, true, true);
-            self.access(&open, bytes, true, true);
-        }
-    }
 }
 
-/// Both sides of a division, through casts.
-fn quotient_of(expression: &Expression) -> Option<(&Expression, &Expression)> {
-    match expression {
-        Expression::Binary("/", left, right) => Some((left, right)),
-        Expression::Cast(_, inner) => quotient_of(inner),
-        _ => None,
-    }
+/// The members of the structure `from`, named as those of `to`.
+pub(super) fn members_of(
+    variables: &HashMap<String, Value>,
+    from: &str,
+    to: &str,
+) -> HashMap<String, Value> {
+    let members = variables.iter().filter_map(|(name, value)| {
+        let path = name.strip_prefix(from)?.strip_prefix('.')?;
+        Some((format!("{to}.{path}"), value.clone()))
+    });
+    members.collect()
 }
 
 /// Whether the identifier `name` is in `text`.
@@ -934,7 +831,7 @@ pub(super) fn moved(pointer: &Pointer, count: &Range, backwards: bool) -> Pointe
     Pointer { offset, ..pointer.clone() }
 }
 
-fn dim3(values: &[Value]) -> Value {
+pub(super) fn dim3(values: &[Value]) -> Value {
     if let [Value::Dim3(axes)] = values {
         return Value::Dim3(axes.clone());
     }

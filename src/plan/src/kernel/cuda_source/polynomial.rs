@@ -316,6 +316,17 @@ impl Polynomial {
         self.terms.keys().map(Vec::len).max().unwrap_or_default()
     }
 
+    /// The largest number of sizes that are multiplied in a term with `name`. A function of several
+    /// sizes counts as a product of two.
+    pub(super) fn degree_with(&self, name: &str) -> usize {
+        let with = |factors: &&Vec<Atom>| factors.iter().any(|atom| holds_word(&atom.text, name));
+        let degree_of = |factors: &Vec<Atom>| {
+            let names = |atom: &Atom| Self::atom(&atom.text, 0).names().len().clamp(1, 2);
+            factors.iter().map(names).sum()
+        };
+        self.terms.keys().filter(with).map(degree_of).max().unwrap_or_default()
+    }
+
     /// It as an expression of kernel.toml, with the terms of the highest degree first.
     pub(in crate::kernel) fn text(&self) -> String {
         let mut terms: Vec<(&Vec<Atom>, &i64)> = self.terms.iter().collect();

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::cuda_scanner::scan;
+use super::super::cuda_source::{has_main, kernel_names};
 use super::super::source::{common_folder, normalize_lexically};
 use super::super::{KernelError, KernelFolders, OwnFiles, is_private, name_of};
 use super::cuda_program::program;
@@ -90,9 +90,9 @@ fn project(
     let sent = sent.map(|path| (place(path), path.clone())).collect();
     let mut kernels: Vec<String> = Vec::new();
     for path in files.iter().filter(|path| has_extension(path, &["cu", "cuh"])) {
-        for function in text(path).map(|text| scan(&text).functions).unwrap_or_default() {
-            if !kernels.contains(&function.name) {
-                kernels.push(function.name);
+        for name in text(path).map(|text| kernel_names(&text)).unwrap_or_default() {
+            if !kernels.contains(&name) {
+                kernels.push(name);
             }
         }
     }
@@ -153,7 +153,7 @@ fn only_program(folder: &Path, files: &[PathBuf]) -> Option<Result<Found, Kernel
         .iter()
         .filter(is_here)
         .filter_map(|path| Some((path, text(path)?)))
-        .filter(|(_, text)| scan(text).main)
+        .filter(|(_, text)| has_main(text))
         .collect();
     match programs.as_slice() {
         [] => None,
