@@ -8,6 +8,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
 use etcetera::BaseStrategy;
@@ -17,6 +18,7 @@ use super::support::app::{App, GlobalArgs, Status, set_json_mode, show_failure, 
 use super::support::exec_status::show_own_failure;
 use super::support::for_agent;
 use super::support::log;
+use super::support::open_files::thread_failure;
 use super::support::terminal::{
     Terminal, check_output_written, choose_color, write_out, write_stderr,
 };
@@ -34,6 +36,9 @@ use rgpu_run::store::RunParent;
 use rgpu_work::loops::loop_id_from_env;
 use rgpu_work::queue::own_entry;
 
+/// The failure of a panic for want of a thread.
+static NO_THREAD: OnceLock<Failure> = OnceLock::new();
+
 /// Runs the command line `args` and returns the process's exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = args.into_iter().collect();
@@ -41,11 +46,21 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     set_json_mode(json);
     choose_color(typed_color(&argv));
     std::panic::set_hook(Box::new(|info| {
+        if let Some(failure) = info.payload_as_str().and_then(thread_failure) {
+            let _ = NO_THREAD.set(failure);
+        }
+        // Unwinding from there may panic again.
+        if NO_THREAD.get().is_some() {
+            return;
+        }
         let place =
             info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
         write_stderr(&format!("rgpu has a bug at {place}\n"));
     }));
     let outcome = std::panic::catch_unwind(|| start(&argv)).unwrap_or_else(|panic| {
+        if let Some(failure) = NO_THREAD.get() {
+            return Err(failure.clone());
+        }
         let words = panic
             .downcast_ref::<String>()
             .cloned()

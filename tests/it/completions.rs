@@ -67,6 +67,12 @@ fn bash_completes_kernels_remotes_and_runs() {
     assert_eq!(completed("profile veca"), "vecadd\n");
     assert_eq!(completed("build veca"), "vecadd\n");
     assert_eq!(completed("profile one."), "one.cubin\n");
+    // A name that bash would execute is left to bash, which quotes it.
+    laptop.write("two$(touch ruined).cubin", "");
+    laptop.write("two;touch ruined.cubin", "");
+    for line in ["profile two", "disasm two", "profile --out two", "exec -- ls two"] {
+        assert_eq!(completed(line), "\n", "{line}");
+    }
     // Files where there are no names, and after `--`.
     assert_eq!(completed("profile --out one."), "one.cubin\n");
     assert_eq!(completed("exec -- ls one."), "one.cubin\n");
