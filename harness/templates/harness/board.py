@@ -2,6 +2,8 @@
 
 # Seconds and samples for each form of the reference.
 BASELINE_SECONDS, BASELINE_SAMPLES = 2.0, 100
+# The most seconds that the board's program runs: all of a problem must not hold a GPU for minutes.
+BOARD_SECONDS = 75
 # The most that the board's program may write, in bytes.
 MAX_BOARD_BYTES = 1 << 20
 
@@ -11,6 +13,7 @@ def time_baselines(kernel, flush):
     for form in ENTRY.get("baselines", []):
         function, other = kernel.function, kernel.reference or kernel.function
         try:
+            print(f"baseline {form}: {'torch.compile of the reference, which may take a minute' if form == 'compile' else 'the reference as written'}", flush=True)
             if form == "compile":
                 other = torch.compile(other)
             kernel.function = other
@@ -69,12 +72,13 @@ def job_board():
     with JOURNAL.enter("timed"):
         child = subprocess.Popen(command, cwd=os.path.dirname(path), env=env, pass_fds=(writer,), start_new_session=True)
         os.close(writer)
-        text, is_late = read_pipe(reader, child, rules.get("timeout_s") or 180)
+        seconds = min(rules.get("timeout_s") or 180, BOARD_SECONDS)
+        text, is_late = read_pipe(reader, child, seconds)
         if is_late:
             with contextlib.suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)
         status = child.wait()
-    JOURNAL.report["board"] = board_report(text, "it took too long" if is_late else f"it ended with status {status}")
+    JOURNAL.report["board"] = board_report(text, f"it took more than {seconds} s" if is_late else f"it ended with status {status}")
 
 
 def read_pipe(reader, child, seconds):

@@ -43,6 +43,7 @@ import mmap
 import os
 import pickle
 import random
+import re
 import selectors
 import signal
 import socket

@@ -19,6 +19,42 @@ def cases_for(job):
     return [case for case in CASE["cases"] if not case.get("jobs") or job in case["jobs"]]
 
 
+class Budget:
+    """Shares the time of a job among the cases of a problem, which may have dozens: a GPU is not held
+    for minutes. Each case is checked and timed all the same."""
+
+    # Seconds of the cases together.
+    SECONDS = {"verify": 30.0, "time": 45.0}
+    # The least for the samples of a case.
+    LEAST = 0.3
+
+    def __init__(self, job, count):
+        seconds = self.SECONDS.get(job) if CASE.get("board") and count > 1 else None
+        self.until = math.inf if seconds is None else time.monotonic() + seconds
+        self.count, self.asked, self.checked_once, self.is_short = count, TIMING.get("max_seconds", 10.0), [], False
+
+    def is_spent(self):
+        return time.monotonic() >= self.until
+
+    def start(self, number):
+        """Sets the seconds for the samples of a case: its share of what is left."""
+        if math.isfinite(self.until):
+            share = (self.until - time.monotonic()) / (self.count - number)
+            TIMING["max_seconds"] = min(self.asked, max(share, self.LEAST))
+            self.is_short = self.is_short or share < self.LEAST
+
+    def tell(self):
+        if self.checked_once:
+            JOURNAL.gap(f"{len(self.checked_once)} of {self.count} cases, from `{self.checked_once[0]}` on, were checked on their own "
+                        f"data alone and not on unknown data too: all cases together have {self.SECONDS['verify']:.0f} s")
+        if self.is_short:
+            JOURNAL.gap(f"the {self.count} benchmarks share {self.SECONDS['time']:.0f} s, so that the last ones have few samples; "
+                        "`--problem-sizes NAME` times one for longer")
+
+
+BUDGET = None
+
+
 def verify(kernel):
     """Makes two calls on the same data, each with its own poison in the outputs."""
     with JOURNAL.enter("verify", kernel.case):
@@ -292,19 +328,22 @@ def judged(case, module, work):
 def each_case(with_judge, alone):
     """Does a job's work on each case: with the kernel in a process of its own, or where that cannot
     be, `alone` with the reason."""
-    global CANDIDATE
+    global BUDGET, CANDIDATE
     reason, module = why_unprotected(), None
     if reason is None:
         module = load(REFERENCE["file"])
         reason = "the reference imports the kernel" if is_loaded(ENTRY["file"]) else None
     CANDIDATE = Process() if reason is None else None
-    results = []
+    results, cases = [], cases_for(JOURNAL.report["job"])
+    BUDGET = Budget(JOURNAL.report["job"], len(cases))
     try:
-        for i, case in enumerate(cases_for(JOURNAL.report["job"])):
+        for i, case in enumerate(cases):
+            BUDGET.start(i)
             why, done = reason, None
             if CANDIDATE is not None:
                 done, why = judged(case, module, lambda judge: with_judge(judge, i))
             results.append(alone(case, i, why) if why is not None else done)
+        BUDGET.tell()
     finally:
         if CANDIDATE is not None:
             CANDIDATE.close()
@@ -321,7 +360,10 @@ def verify_judged(judge):
     case = judge.case
     with JOURNAL.enter("verify", case):
         judge.find_outputs(judge.warm_up(1, 0.0)["outputs"])
-        for data in [judge.first] + ([judge.fresh()] if judge.first.varies() else []):
+        is_again = judge.first.varies() and not BUDGET.is_spent()
+        if judge.first.varies() and not is_again:
+            BUDGET.checked_once.append(case["name"])
+        for data in [judge.first] + ([judge.fresh()] if is_again else []):
             runs, changed = [], []
             for pattern in (0, 1):
                 order = judge.prepare([data], pattern)

@@ -11,20 +11,48 @@ def load(path):
     folder = os.path.dirname(path)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    if "task" not in sys.modules and importlib.util.find_spec("task") is None:
-        stub = types.ModuleType("task")
-        stub.input_t = stub.output_t = object
-        sys.modules["task"] = stub
+    add_stand_ins(path)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except ModuleNotFoundError as error:
+            if not build_extension(error.name):
+                raise
+            spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
         raise Fault("load", f"`{os.path.basename(path)}` imports `{error.name}`, which this Python has not ({sys.executable})") from error
     except Exception as error:
         raise fault_of(error, os.path.basename(path)) from error
     return module
+
+
+def build_extension(name):
+    """Builds the torch extension that a missing module is, if its sources were sent. Whether there are any."""
+    sources, folders = [], set()
+    for ending in ("cu", "cpp", "cc"):
+        sources += glob.glob(os.path.join(HERE, "src", "**", "*." + ending), recursive=True)
+    is_defined = False
+    for source in sources:
+        folders.add(os.path.dirname(source))
+        with open(source, encoding="utf-8", errors="replace") as file:
+            is_defined = is_defined or f"PYBIND11_MODULE({name}," in file.read()
+    if not name or not is_defined:
+        return False
+    from torch.utils import cpp_extension
+    place = os.path.join(HERE, "extension")
+    os.makedirs(place, exist_ok=True)
+    print(f"building the extension `{name}` of {len(sources)} sources", flush=True)
+    try:
+        sys.modules[name] = cpp_extension.load(
+            name=name, sources=sorted(sources), build_directory=place, extra_include_paths=sorted(folders),
+            extra_cflags=["-O3", "-std=c++17"], extra_cuda_cflags=["-O3", "-lineinfo"])
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if "error" in line] or str(error).splitlines() or [""]
+        raise Fault("compile", f"the extension `{name}` cannot be built: {lines[0].strip()[:500]}") from error
+    return True
 
 
 def function_of(module, name):

@@ -46,8 +46,9 @@ class MadeData:
         chosen = bind(make, values)
         if any(p.kind == p.VAR_KEYWORD for p in parameters(make).values()):
             chosen.update(self.case.get("values", {}))
-        data = blamed(lambda: make(**chosen), make.__name__, "reference")
-        return mapped(data, lambda t: t.to(DEVICE)) if inputs.get("spread") else data
+        if not inputs.get("spread"):
+            return blamed(lambda: make(**chosen), make.__name__, "reference")
+        return mapped(on_device(lambda: make(**chosen), make.__name__, values["seed"], "reference"), lambda t: t.to(DEVICE))
 
     def call_on(self, function, data):
         """A call of a user's function on the data, as it takes it. What Python has to find out for
@@ -111,9 +112,8 @@ class MadeData:
         arguments = function_of(load(inputs["file"]), inputs["constructor"])
         torch.manual_seed(WEIGHT_SEED)
         given = blamed(arguments, arguments.__name__, "reference")
-        torch.manual_seed(WEIGHT_SEED)
         build = (lambda: thing(**given)) if isinstance(given, dict) else (lambda: thing(*given))
-        made = blamed(build, thing.__name__)
+        made = on_device(build, thing.__name__, WEIGHT_SEED)
         return made.to(DEVICE) if isinstance(made, torch.nn.Module) else made
 
     def share_weights(self):
@@ -128,6 +128,21 @@ class MadeData:
             print("the kernel has the reference's weights, by name", flush=True)
         elif not alike and wanted:
             JOURNAL.gap("the kernel's weights have other names or shapes than the reference's: both were made after the same seed")
+
+
+def on_device(make, name, seed, kind="host_entry"):
+    """What a function makes after a seed, with new tensors on the GPU: gigabytes of random numbers take a CPU many
+    seconds. A function that needs them on the CPU gets them there."""
+    torch.manual_seed(seed)
+    if DEVICE == "cuda":
+        try:
+            with torch.device(DEVICE):
+                return make()
+        except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise fault_of(error, name, kind) from error
+        torch.manual_seed(seed)
+    return blamed(make, name, kind)
 
 
 def message_of(said, name):

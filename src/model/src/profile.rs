@@ -588,6 +588,8 @@ open_enum! {
         SanitizerXml = "sanitizer_xml",
         /// A report of cases by the runner or the harness.
         CaseReport = "case_report",
+        /// The results of a program of nvbench.
+        NvbenchJson = "nvbench_json",
         /// A log of ranges, by the runner or the harness where no tool records them.
         Ranges = "ranges",
         /// A log of the collector.

@@ -61,9 +61,13 @@ impl OwnFiles {
         };
         let marked = nearest_with(".git").or_else(|| nearest_with("rgpu.toml"));
         let containing = || {
-            let containing =
-                std::iter::once(kernel_folders.project.clone()).chain(kernel_folders.folders());
-            containing
+            // A program is found without the folders of kernels: the current folder counts.
+            let project = &kernel_folders.project;
+            let here = project.as_os_str().is_empty().then(std::env::current_dir);
+            let here = here.and_then(Result::ok).filter(|here| here.parent().is_some());
+            let project = here.unwrap_or_else(|| project.clone());
+            std::iter::once(project)
+                .chain(kernel_folders.folders())
                 .filter_map(|folder| folder.canonicalize().ok())
                 .find(|folder| real.starts_with(folder) && may_be_root(folder))
         };

@@ -243,6 +243,13 @@ impl KernelSpec {
         self.language == "cuda" && extension.is_some_and(|e| COMPILED_EXTENSIONS.contains(&e))
     }
 
+    /// Whether it is a problem of GPU MODE or KernelBench with an answer, as somebody published them.
+    pub fn is_problem(&self) -> bool {
+        let is_answer =
+            matches!(&self.entry, EntryPoint::Python(function) if function.inputs.is_some());
+        self.file.is_none() && is_answer
+    }
+
     /// Whether the entry is a Python callable.
     pub fn is_python(&self) -> bool {
         matches!(self.entry, EntryPoint::Python(_))

@@ -9,11 +9,14 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_protocol::HostFacts;
+use rgpu_protocol::plan::PULLED;
+use rgpu_protocol::{Event, HostFacts};
 
 use super::assemble::{self, ProfileBuilder, RefusedRung};
 use super::event::RunEvent;
-use super::job::{JobResult, RunContext};
+use super::exec;
+use super::file_copies::FileCopies;
+use super::job::{self, HostFile, JobResult, RunContext};
 use super::lifecycle::{PlanDriver, RunError, RunProgress, RunSession, RunStart};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
@@ -52,6 +55,9 @@ pub struct ProfileRun<'a> {
     pub required_rung: Option<&'a RungId>,
     /// Whether to try rungs again that failed on this host before.
     pub retry_failed_rungs: bool,
+    /// Receives the files that the program leaves for `--pull`, also if the run fails: of each the
+    /// one of the last run of the program that made it.
+    pub pulled: &'a mut Vec<HostFile>,
 }
 
 /// How a profile run ended.
@@ -188,13 +194,32 @@ impl PlanDriver for ProfileDriver<'_> {
         Ok(Some(draft))
     }
 
+    async fn follow(
+        &mut self,
+        job: &str,
+        before: &[Event],
+        session: &mut RunSession<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<JobResult> {
+        let patterns = match &self.run.request.target {
+            ProfileTarget::Program(program) => program.pull.as_slice(),
+            ProfileTarget::Kernel { .. } => &[],
+        };
+        if patterns.is_empty() {
+            return job::follow_to_end(session.link, job, before, context).await;
+        }
+        let copies = &mut FileCopies::default();
+        exec::follow_pulling(patterns, copies, session.link, job, before, context).await
+    }
+
     fn handle_result(
         &mut self,
-        result: JobResult,
+        mut result: JobResult,
         session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<NextStep> {
         self.max_plans += 1;
+        self.keep_pulled(&mut result);
         if let Some(error) = self.program_error.take() {
             return self.handle_plain_run(error, result, session, context);
         }
@@ -258,6 +283,14 @@ impl PlanDriver for ProfileDriver<'_> {
 }
 
 impl ProfileDriver<'_> {
+    /// Takes the files for `--pull` out of a job's result. They are none of the profile's.
+    fn keep_pulled(&mut self, result: &mut JobResult) {
+        for file in result.files.extract_if(.., |file| file.artifact.kind == PULLED) {
+            self.run.pulled.retain(|known| known.host_path != file.host_path);
+            self.run.pulled.push(file);
+        }
+    }
+
     /// Plans what follows a job.
     fn next_plan(
         &mut self,

@@ -14,7 +14,9 @@ use super::super::cuda_source::{has_main, kernel_names};
 use super::super::source::{common_folder, normalize_lexically};
 use super::super::{KernelError, KernelFolders, OwnFiles, is_private, name_of};
 use super::cuda_program::program;
-use super::{BuildSystem, FolderBuild, Found, FoundProgram, KernelSource, ProgramBuild};
+use super::{
+    BuildSystem, FolderBuild, Found, FoundProgram, KernelSource, ProgramBuild, UsualArguments,
+};
 use crate::kernel::ProfileMode;
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
@@ -136,9 +138,27 @@ fn project(
         kernel_filter: None,
         driver: None,
         is_rank: false,
+        usual_arguments: usual_arguments(folder, files),
         mode: ProfileMode::Nsys,
         assumptions,
     })
+}
+
+/// The arguments that the project's build files, its README or its sources give its program.
+fn usual_arguments(folder: &Path, files: &[PathBuf]) -> UsualArguments {
+    let sources: Vec<(&PathBuf, String)> = files
+        .iter()
+        .filter(|path| has_extension(path, SOURCES))
+        .filter_map(|path| Some((path, text(path)?)))
+        .filter(|(_, text)| text.contains("argc"))
+        .collect();
+    let readmes = ["README.md", "README", "README.txt", "readme.md"];
+    let told = MAKEFILES
+        .iter()
+        .chain(&readmes)
+        .filter_map(|name| Some(((*name).to_owned(), text(&folder.join(name))?)));
+    let of_sources = sources.iter().map(|(path, text)| (file_name(path), text.clone()));
+    UsualArguments::find(folder, sources.iter().map(|(_, text)| &**text), told.chain(of_sources))
 }
 
 /// Whether a word of a build file is nvcc's `-G`, also as the first of an assignment.

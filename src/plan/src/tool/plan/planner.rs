@@ -12,6 +12,7 @@ use super::draft::{BundleFile, Draft, DraftInfo, ExpectedReport, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, LadderBuilder, LadderRungs, artifact};
 use super::message_rows::{NextRungs, table};
+use super::program_build::pulled_artifacts;
 use super::request::{FirstPass, HostBinaries, PlanPart, ProfileTarget, Program, Request, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{
@@ -152,6 +153,7 @@ impl<'a> Planner<'a> {
 
     pub(super) fn program(mut self, program: &Program) -> Result<Draft, PlanError> {
         self.steps.extend(program.prepare.iter().cloned());
+        let prepared = self.steps.len();
         if !program.cwd.is_empty() {
             // This file makes sure that the folder exists: tools create files in it, but no
             // folders.
@@ -163,6 +165,11 @@ impl<'a> Planner<'a> {
         } else {
             self.profile(Vec::new())?;
         }
+        let rungs = self.steps[prepared..].iter_mut().flat_map(|step| &mut step.rungs);
+        rungs.for_each(|rung| {
+            rung.artifacts.extend(program.reports.iter().cloned());
+            rung.artifacts.extend(pulled_artifacts(&program.pull));
+        });
         self.finish(String::new())
     }
 

@@ -512,12 +512,6 @@ pub static REASONS: &[Reason] = &[
         "install it there: `apt-get install cmake make` (Debian, Ubuntu), or `pip install cmake`",
     ),
     row(
-        "several_programs",
-        Side::Kernel,
-        "the build makes several programs",
-        "choose one: `--target NAME`",
-    ),
-    row(
         "nothing_built",
         Side::Kernel,
         "the build makes no such program",
@@ -578,7 +572,8 @@ pub static REASONS: &[Reason] = &[
         "python_unresolved",
         Side::Kernel,
         "a dependency of the file cannot be resolved",
-        "look at `dependencies` in its `# /// script` block",
+        "look at its dependencies, such as `dependencies` in its `# /// script` block; if no version \
+         is found of any package (`from versions: none`), the host may not reach the package index",
     ),
     // NVIDIA's archives for a host (`host_tool`).
     row(
