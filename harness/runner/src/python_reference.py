@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+import traceback
 
 FORMATS = {"f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32",
            "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16",
@@ -158,7 +159,13 @@ def main():
         ):
             sys.exit(f"its parameter `{name}` is none of `{'`, `'.join(values)}`")
     start = time.perf_counter_ns()
-    returned = function(**chosen)
+    try:
+        returned = function(**chosen)
+    except Exception as error:
+        traceback.print_exc()
+        is_plain = "torch" not in sys.modules and not has_numpy()
+        why = " (arrays are memoryviews, as NumPy is not installed)" if is_plain else ""
+        sys.exit(f"{type(error).__name__}: {error}{why}")
     elapsed = time.perf_counter_ns() - start
     first_group = call["groups"][0]["args"]
     outputs = [at for at, arg in enumerate(first_group) if arg["role"] in ("out", "inout")]

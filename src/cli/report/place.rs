@@ -8,7 +8,7 @@ use crate::cli::support::desktop::open_on_desktop;
 use crate::cli::support::open_profile::OpenedProfile;
 use crate::cli::support::overwrite;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_report::{Destination, Document, Report, Style, escape_line_breaks};
+use rgpu_report::{Destination, Document, OneLineRows, Report, Style};
 use rgpu_run::store::atomic;
 
 /// Renders `report` and writes it where the user asked. Prints the paths of written files.
@@ -34,8 +34,7 @@ pub(super) fn write_report(
             app.print_note(&format!("`--out FOLDER` writes {} too", rest.join(", ")));
         }
         if first.name.ends_with(".csv") {
-            app.print(&escape_line_breaks(&first.into_text()));
-            return Ok(());
+            return app.print_pieces(&|out| first.write_to(&mut OneLineRows::new(out)));
         }
         return app.print_pieces(&|out| first.write_to(out));
     }

@@ -5,8 +5,6 @@ use std::io::{self, Write};
 
 use rgpu_model::Profile;
 
-use super::json;
-
 /// The default destination of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -29,9 +27,12 @@ pub struct Document<'p> {
 enum Content<'p> {
     /// What was rendered.
     Bytes(Vec<u8>),
-    /// Becomes JSON while it is written, since the text may be many times as large.
-    Profile(&'p Profile),
+    /// Becomes text while it is written, since the text may be many times as large.
+    Written { profile: &'p Profile, write: WriteProfile },
 }
+
+/// Writes a profile in some format.
+pub(super) type WriteProfile = fn(&Profile, &mut dyn Write) -> io::Result<()>;
 
 impl<'p> Document<'p> {
     /// A document with this name and content.
@@ -39,19 +40,19 @@ impl<'p> Document<'p> {
         Self { name, content: Content::Bytes(text.into()) }
     }
 
-    /// The profile as JSON.
-    pub(super) fn of_profile(name: &'static str, profile: &'p Profile) -> Self {
-        Self { name, content: Content::Profile(profile) }
+    /// A document that `write` makes of a profile when it is asked for.
+    pub(super) fn written(name: &'static str, profile: &'p Profile, write: WriteProfile) -> Self {
+        Self { name, content: Content::Written { profile, write } }
     }
 
-    /// Writes the content, JSON in many small pieces.
+    /// Writes the content, maybe in many small pieces.
     ///
     /// # Errors
-    /// As [`json::write()`].
+    /// Those of `out`; [`io::ErrorKind::InvalidData`] if the profile has no such form.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         match &self.content {
             Content::Bytes(bytes) => out.write_all(bytes),
-            Content::Profile(profile) => json::write(out, profile),
+            Content::Written { profile, write } => write(profile, out),
         }
     }
 
@@ -70,9 +71,9 @@ impl<'p> Document<'p> {
     pub fn into_bytes(self) -> Vec<u8> {
         match self.content {
             Content::Bytes(bytes) => bytes,
-            Content::Profile(_) => {
+            Content::Written { .. } => {
                 let mut bytes = Vec::new();
-                // Plain data with string keys becomes JSON, and memory takes it.
+                // Plain data can be written, and memory takes it.
                 let _ = self.write_to(&mut bytes);
                 bytes
             }

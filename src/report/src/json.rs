@@ -11,10 +11,12 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
 use super::{Document, ReportInput, Style};
+use rgpu_model::Profile;
 
 /// The profile as JSON.
 pub(super) fn render<'p>(subject: &ReportInput<'p>, _: &Style) -> Vec<Document<'p>> {
-    vec![Document::of_profile("profile.json", subject.profile)]
+    let json = |profile: &Profile, out: &mut dyn Write| write(out, profile);
+    vec![Document::written("profile.json", subject.profile, json)]
 }
 
 /// Writes a document with a newline at its end.

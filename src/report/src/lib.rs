@@ -43,7 +43,7 @@ mod text;
 mod text_table;
 
 pub use brief::MIN_BUDGET_BYTES;
-pub use csv::escape_line_breaks;
+pub use csv::OneLineRows;
 pub use document::{Destination, Document};
 pub use finding::{code as finding_code, gain as finding_gain};
 pub use input::ReportInput;

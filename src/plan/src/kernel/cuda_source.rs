@@ -12,6 +12,7 @@ use super::source::included_file;
 use rgpu_model::agent_files;
 
 mod calls;
+mod conditions;
 mod declare;
 mod defaults;
 mod device_code;
@@ -21,7 +22,9 @@ mod host;
 pub(super) mod infer;
 mod instance;
 mod lex;
+mod limits;
 mod machine;
+mod members;
 mod parse;
 mod polynomial;
 mod preprocess;

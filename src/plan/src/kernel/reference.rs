@@ -37,10 +37,14 @@ pub(super) fn read(
     sizes: &Sizes,
 ) -> Result<ReferenceSpec, KernelError> {
     let is_python_kernel = matches!(entry, EntryPoint::Python(_));
-    let default_function = |source: &Path| match is_python(source) {
-        true if is_python_kernel && args.is_empty() => GENERATED_INPUT_REFERENCE,
-        true => PYTHON_FUNCTION,
-        false => C_FUNCTION,
+    let default_function = |source: &Path| {
+        if !is_python(source) {
+            C_FUNCTION
+        } else if is_python_kernel && args.is_empty() {
+            GENERATED_INPUT_REFERENCE
+        } else {
+            PYTHON_FUNCTION
+        }
     };
     if let Ok(text) = item.text() {
         let (file, function) = text.rsplit_once(':').unwrap_or((text, ""));

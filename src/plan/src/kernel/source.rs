@@ -187,7 +187,6 @@ impl KernelSpec {
     fn wrapper(&self, source: &str) -> Result<Option<(String, String)>, KernelError> {
         let EntryPoint::Device(entry) = &self.entry else { return Ok(None) };
         let is_source = self.source.extension().is_some_and(|extension| extension == "cu");
-        let is_instance = entry.contains('<');
         if self.language != "cuda" || self.is_compiled() {
             return Ok(None);
         }
@@ -197,7 +196,12 @@ impl KernelSpec {
         // nvcc then needs no torch to compile the kernels.
         let device_code =
             (self.flags.is_empty() && includes_torch(&code)).then(|| device_code(&code).0);
-        if is_source && !is_instance && device_code.is_none() {
+        let instantiation = if entry.contains('<') {
+            instantiation_of(&self.source, &code, entry)?
+        } else {
+            String::new()
+        };
+        if is_source && instantiation.is_empty() && device_code.is_none() {
             return Ok(None);
         }
         let name = source.rsplit('/').next().unwrap_or(source);
@@ -207,9 +211,7 @@ impl KernelSpec {
             Some(code) => text.push_str(&format!("#line 1 \"../src/{source}\"\n{code}\n")),
             None => text.push_str(&format!("#include \"{name}\"\n")),
         }
-        if is_instance {
-            text.push_str(&instantiation_of(&self.source, &code, entry)?);
-        }
+        text.push_str(&instantiation);
         Ok(Some((format!("{stem}.rgpu.cu"), text)))
     }
 }

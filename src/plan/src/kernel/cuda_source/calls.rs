@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::declare::Function;
-use super::machine::{MAX_CALLS, Machine, Pointer, Value, dim3, members_of, moved};
+use super::lex::Token;
+use super::machine::{MAX_CALLS, Machine, Pointer, Value, dim3, moved};
+use super::members::members_of;
 use super::parse::Parser;
 use super::polynomial::Polynomial;
 use super::range::Range;
-use super::tree::{Expression, TypeText};
+use super::tree::{Expression, LaunchExpression, TypeText};
 
 impl<'a> Machine<'a> {
     pub(super) fn call(&mut self, function: &Expression, arguments: &[Expression]) -> Value {
@@ -31,6 +33,9 @@ impl<'a> Machine<'a> {
         {
             let (left, right) = (self.range_of(left), self.range_of(right));
             return Value::Int(left.divide_up(&right));
+        }
+        if let Some(launch) = launch_call(&name, arguments, self.line) {
+            return self.evaluate(&launch);
         }
         let found = self.find_function(&name, arguments.len());
         if let Some(function) = found
@@ -129,10 +134,7 @@ impl<'a> Machine<'a> {
 
     /// The number that a template argument is.
     pub(super) fn template_value(&mut self, words: &[Rc<str>]) -> Option<Range> {
-        let tokens: Vec<super::lex::Token> = words
-            .iter()
-            .map(|text| super::lex::Token { text: text.clone(), line: 0, file: 0, joined: false })
-            .collect();
+        let tokens: Vec<Token> = words.iter().map(|text| Token::made(text)).collect();
         let names = super::parse::TypeNames::default();
         let expression = Parser::new(&tokens, &names).assignment();
         let range = self.range_of(&expression);
@@ -206,6 +208,27 @@ impl<'a> Machine<'a> {
             self.access(&open, bytes, true, true);
         }
     }
+}
+
+/// `cudaLaunchKernel((void *)kernel, grid, block, arguments, shared)` as a launch whose arguments are
+/// not known.
+fn launch_call(name: &str, arguments: &[Expression], line: u32) -> Option<Expression> {
+    if !matches!(name, "cudaLaunchKernel" | "cudaLaunchCooperativeKernel") {
+        return None;
+    }
+    let [kernel, grid, block, _, rest @ ..] = arguments else { return None };
+    let mut kernel = kernel;
+    while let Expression::Cast(_, inner) | Expression::Unary("&", inner) = kernel {
+        kernel = inner;
+    }
+    let Expression::Name(kernel) = kernel else { return None };
+    Some(Expression::Launch(Box::new(LaunchExpression {
+        name: kernel.clone(),
+        template: Vec::new(),
+        config: [grid, block].into_iter().chain(rest.first()).cloned().collect(),
+        arguments: Vec::new(),
+        line,
+    })))
 }
 
 /// Both sides of a division, through casts.

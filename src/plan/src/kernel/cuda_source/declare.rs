@@ -16,6 +16,8 @@ pub(in crate::kernel) struct Declared {
     pub(super) device_functions: Vec<Function>,
     pub(super) host_functions: Vec<Function>,
     pub(super) constants: HashMap<Rc<str>, Expression>,
+    /// `extern __shared__` arrays outside of functions.
+    pub(super) shared: Vec<Statement>,
     pub(super) types: TypeTable,
     /// `template __global__ void f<float>(…)`: name and arguments.
     pub(super) instantiations: Vec<(Rc<str>, Vec<Vec<Token>>)>,
@@ -56,14 +58,24 @@ pub(in crate::kernel) struct TemplateParam {
 pub(in crate::kernel) struct Param {
     pub(in crate::kernel) name: Rc<str>,
     pub(super) kind: TypeText,
-    /// Its extents in brackets, which make it a pointer.
+    /// Whether it has extents in brackets, which make it a pointer.
     pub(super) is_array: bool,
+    /// The extents of the rows that it points to, outermost first: those behind the first.
+    pub(super) row: Vec<Expression>,
     /// As written, without a default.
     pub(super) tokens: Vec<Token>,
     pub(in crate::kernel) line: u32,
 }
 
 impl Declared {
+    /// Whether a compiler makes code of a kernel: of a template only for an instance that the source
+    /// names.
+    pub(in crate::kernel) fn makes_code(&self) -> bool {
+        self.kernels.iter().any(|kernel| kernel.template.is_empty())
+            || !self.instantiations.is_empty()
+            || self.host_functions.iter().any(Function::has_launch)
+    }
+
     /// The kernels that the source itself defines; those of its headers if it defines none.
     pub(in crate::kernel) fn own_kernels(&self) -> Vec<&Function> {
         let own: Vec<&Function> = self.kernels.iter().filter(|k| k.is_own).collect();
@@ -161,6 +173,11 @@ fn member_params(param: &Param, layout: Layout) -> Vec<Param> {
         }
         params.push(member(path, kind));
         end = offset + bytes;
+    }
+    if params.is_empty() {
+        // A structure without members takes a byte: `struct Add { … operator() … }`.
+        let kind = TypeText { words: vec!["uint8_t".into()], ..TypeText::default() };
+        params.push(member(format!("{GAP}0"), kind));
     }
     params
 }
@@ -344,7 +361,10 @@ impl<'a> Reader<'a> {
         let name = names.next_back().map(|token| token.text.clone());
         let end = self.end_of_brackets(open);
         let body = self.tokens.get(open + 1..end - 1).unwrap_or_default();
-        let fields = self.fields(body);
+        // Of a base's members nothing is known here.
+        let is_derived =
+            self.tokens.get(self.at..open).unwrap_or_default().iter().any(|t| &*t.text == ":");
+        let fields = self.fields(body).filter(|_| !is_derived);
         let after = self.tokens.get(end).filter(|t| &*t.text != ";").map(|t| t.text.clone());
         for name in name.into_iter().chain(after) {
             self.types.0.insert(name.clone());
@@ -402,7 +422,7 @@ impl<'a> Reader<'a> {
                 fields.push(Field { name: declared.name.clone(), kind: declared.kind, count });
             }
         }
-        (!fields.is_empty()).then_some(fields)
+        Some(fields)
     }
 
     /// `template __global__ void name<args>(…);`
@@ -508,28 +528,60 @@ impl<'a> Reader<'a> {
         next.is_some_and(|next| self.text_at(next) == "{")
     }
 
+    /// `enum Name : type { A = 1, B };`: constants of an integer type.
     fn enumeration(&mut self) {
+        let open = (self.at..self.tokens.len()).find(|at| self.text_at(*at) == "{");
+        let open = open.unwrap_or(self.at);
+        let end = self.end_of_brackets(open);
+        let inside = self.tokens.get(open + 1..end.saturating_sub(1)).unwrap_or_default();
+        let head = self.tokens.get(self.at + 1..open).unwrap_or_default();
+        let mut parts = head.splitn(2, |token| &*token.text == ":");
+        let name = parts.next().and_then(<[Token]>::last).map(|token| token.text.clone());
+        let kind = parts.next().and_then(|kind| Parser::new(kind, &self.types).type_text());
+        let int = || TypeText { words: vec!["int".into()], ..TypeText::default() };
+        if let Some(name) = name.filter(|name| !matches!(&**name, "class" | "struct")) {
+            self.types.0.insert(name.clone());
+            self.declared.types.aliases.insert(name, kind.unwrap_or_else(int));
+        }
+        let mut before = Expression::Number(-1);
+        for words in split_arguments(inside) {
+            let Some((name, rest)) = words.split_first() else { continue };
+            let value = match rest.split_first() {
+                Some((_, value)) => Parser::new(value, &self.types).assignment(),
+                None => {
+                    let one = Box::new(Expression::Number(1));
+                    Expression::Binary("+", Box::new(before), one)
+                }
+            };
+            before = Expression::Name(name.text.clone());
+            self.declared.constants.insert(name.text.clone(), value);
+        }
         self.skip_declaration();
     }
 
-    /// A constant, if the words from `head` to `end` declare one and its value follows.
+    /// Constants, if the words from `head` declare some, and dynamic shared memory.
     fn variable(&mut self, head: usize, end: usize) {
         let words = self.tokens.get(head..end).unwrap_or_default();
         let has = |word: &str| words.iter().any(|token| &*token.text == word);
-        let Some(name) = words.last().filter(|_| has("const") || has("constexpr") || has("static"))
-        else {
-            return;
-        };
-        if has("__constant__") || has("__device__") && !has("constexpr") && !has("const") {
+        let is_shared = has("extern") && has("__shared__");
+        let is_constant = (has("const") || has("constexpr") || has("static"))
+            && !has("__constant__")
+            && (!has("__device__") || has("constexpr") || has("const"));
+        if !is_shared && !is_constant {
             return;
         }
         let stop = (end..self.tokens.len()).find(|at| self.text_at(*at) == ";");
-        let inside = self.tokens.get(end + 1..stop.unwrap_or(end)).unwrap_or_default();
-        if self.text_at(end) == ";" {
-            return;
+        let whole = self.tokens.get(head..=stop.unwrap_or(end)).unwrap_or_default();
+        for statement in Parser::new(whole, &self.types).statements() {
+            if is_shared {
+                self.declared.shared.push(statement);
+            } else if let StatementKind::Declare(declared) = statement.kind
+                && declared.extents.is_empty()
+                && let Some(value) = declared.init.or(declared.constructor.into_iter().next())
+            {
+                self.declared.constants.insert(declared.name, value);
+            }
         }
-        let value = Parser::new(inside, &self.types).expression();
-        self.declared.constants.insert(name.text.clone(), value);
     }
 
     fn end_of_template(&self, open: usize) -> Option<usize> {
@@ -662,6 +714,15 @@ fn template_param(tokens: &[Token], at: usize) -> TemplateParam {
     }
 }
 
+/// The expressions in `[8][16]`.
+fn extents_of(tokens: &[Token], types: &TypeNames) -> Vec<Expression> {
+    let parts = tokens.split(|token| &*token.text == "]");
+    let inside = parts.filter_map(|part| {
+        part.split_first().filter(|(open, _)| &*open.text == "[").map(|(_, inside)| inside)
+    });
+    inside.map(|part| Parser::new(part, types).expression()).collect()
+}
+
 fn param(tokens: &[Token], at: usize, types: &TypeNames) -> Option<Param> {
     let equals = tokens.iter().position(|token| &*token.text == "=");
     let words = tokens.get(..equals.unwrap_or(tokens.len()))?;
@@ -672,10 +733,21 @@ fn param(tokens: &[Token], at: usize, types: &TypeNames) -> Option<Param> {
     }
     let bracket = words.iter().position(|token| &*token.text == "[");
     let is_array = bracket.is_some();
-    let head = words.get(..bracket.unwrap_or(words.len()))?;
+    let (head, extents) = words.split_at_checked(bracket.unwrap_or(words.len()))?;
+    // `float (*rows)[16]` has the extents of a row alone.
+    let is_row_pointer = is_array && head.last().is_some_and(|token| &*token.text == ")");
+    let mut row = extents_of(extents, types);
+    if !is_row_pointer && !row.is_empty() {
+        row.remove(0);
+    }
     let skipped = ["__restrict__", "restrict", "__restrict", "__grid_constant__"];
-    let head: Vec<Token> =
-        head.iter().filter(|token| !skipped.contains(&&*token.text)).cloned().collect();
+    let is_bracket = |token: &&Token| matches!(&*token.text, "(" | ")" | "*");
+    let head: Vec<Token> = head
+        .iter()
+        .filter(|token| !skipped.contains(&&*token.text))
+        .filter(|token| !is_row_pointer || !is_bracket(token))
+        .cloned()
+        .collect();
     let is_name = |token: &&Token| {
         let first = token.text.chars().next().unwrap_or(' ');
         (first.is_alphabetic() || first == '_') && !is_builtin_type(&token.text)
@@ -692,6 +764,7 @@ fn param(tokens: &[Token], at: usize, types: &TypeNames) -> Option<Param> {
         name: name.map_or_else(|| format!("arg{at}").into(), |token| token.text.clone()),
         kind,
         is_array,
+        row,
         tokens: words.to_vec(),
         line: words.first().map_or(0, |token| token.line),
     })

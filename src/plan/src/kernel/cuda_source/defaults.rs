@@ -20,6 +20,8 @@ pub(super) fn small_size(name: &str) -> Option<i64> {
     Some(match () {
         () if has("offset") || has("start") || has("begin") || is(&["seed", "shift", "rank"]) => 0,
         () if has("pad") => 1,
+        // Streaming multiprocessors of an H200.
+        () if has("num_sm") || has("sm_count") || has("multiproc") || is(&["sms", "numsms"]) => 132,
         () if has("dilation") || is(&["groups", "num_groups", "ndim"]) => 1,
         () if has("stride") && !has("_row") && !has("batch") => 1,
         () if has("radius") || has("kernel") || has("filter") || is(&["ks", "kh", "kw", "r"]) => 3,

@@ -371,6 +371,11 @@ impl<'a> Parser<'a> {
                 line,
             }));
         }
+        if self.text() == "{" && (&*name == "dim3" || self.types.0.contains(&name)) {
+            self.at += 1;
+            let arguments = self.list("}");
+            return Expression::Call(Box::new(Expression::Name(name)), arguments);
+        }
         if self.text() == "{" && is_vector(&name) {
             self.at += 1;
             return Expression::List(self.list("}"));

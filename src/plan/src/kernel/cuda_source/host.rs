@@ -68,7 +68,12 @@ fn run(
         let element = machine.types.element(&param.kind);
         let value = if param.kind.stars > 0 || param.is_array {
             let bytes = element.and_then(|element| element.bytes());
-            Value::Pointer(Pointer { memory: None, offset: Range::default(), element: bytes })
+            Value::Pointer(Pointer {
+                memory: None,
+                offset: Range::default(),
+                element: bytes,
+                row: Vec::new(),
+            })
         } else {
             match element.and_then(|element| element.scalar()) {
                 Some(dtype) if !dtype.is_float() && dtype != Dtype::Bool => {

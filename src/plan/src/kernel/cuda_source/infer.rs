@@ -63,7 +63,7 @@ pub(in crate::kernel) fn infer(
 }
 
 /// The lines that instantiate the kernel `entry`, such as `matmul<float, 16>`, of a source with this
-/// text.
+/// text; empty if the source does it.
 ///
 /// # Errors
 /// [`KernelError::NotInferred`] if the source has no such template.
@@ -83,7 +83,14 @@ pub(in crate::kernel) fn instantiation_of(
         let instance = instance(&declared, kernel, &asked.template, None).map_err(|missing| {
             Problem::at(kernel.line, format!("`{entry}` does not say what `{missing}` is"))
         })?;
-        Ok(super::instance::instantiation(kernel, &instance))
+        // The compiler takes each once.
+        let mut written = declared.instantiations.iter().filter(|(name, _)| *name == kernel.name);
+        let is_written = written.any(|(_, given)| {
+            super::instance::instance(&declared, kernel, given, None)
+                .is_ok_and(|other| other.arguments == instance.arguments)
+        });
+        let line = || super::instance::instantiation(kernel, &instance);
+        Ok(if is_written { String::new() } else { line() })
     });
     lines.map_err(|problem| not_inferred(file, problem))
 }
@@ -307,6 +314,7 @@ fn follow<'a>(
             }
         }
         bind_launch(&mut machine, launch);
+        machine.run(&derivation.declared.shared);
         machine.run(&derivation.kernel.body);
         machine
     };
@@ -428,7 +436,11 @@ fn refuse_unknown_params(kernel: &Function, instance: &Instance) -> Result<(), P
         let stars = kind.stars + usize::from(param.is_array);
         let element = instance.types.element(&kind);
         let is_void = kind.words.first().is_some_and(|word| &**word == "void");
+        let layout = instance.types.layout(&kind);
+        let has_pointers =
+            layout.is_some_and(|layout| layout.members.iter().any(|m| m.kind.stars > 0));
         let text = match (stars, element) {
+            (1, Some(_)) if has_pointers => "points to structures that hold pointers",
             (1, Some(_)) => continue,
             (1, None) if is_void => continue,
             (0, Some(element)) if element.scalar().is_some() => continue,
@@ -483,11 +495,13 @@ pub(super) fn bind_params(
             let random = is_integer.then(|| Range::between(0, MAX_RANDOM));
             let values = random.clone().filter(|_| kind.constant);
             let element = element.and_then(|element| element.bytes());
+            let row: Option<Vec<i64>> = param.row.iter().map(|e| machine.number_of(e)).collect();
             machine.memories.push(Memory { values, random, element, ..Memory::default() });
             let pointer = Pointer {
                 memory: Some(machine.memories.len() - 1),
                 offset: Range::number(0),
-                element,
+                element: element.filter(|_| row.is_some()),
+                row: row.unwrap_or_default(),
             };
             machine.variables.insert(name, Value::Pointer(pointer));
         } else if element.is_some_and(|e| !e.dtype.is_float() && e.dtype != Dtype::Bool) {

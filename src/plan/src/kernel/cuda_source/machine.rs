@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::declare::Declared;
+use super::limits::SizeLimit;
 use super::polynomial::Polynomial;
 use super::range::Range;
 use super::tree::{
@@ -37,8 +38,10 @@ pub(super) struct Pointer {
     pub(super) memory: Option<usize>,
     /// In bytes from the start of the memory.
     pub(super) offset: Range,
-    /// Size of what it points to; `None` if unknown.
+    /// Size of an element; `None` if unknown.
     pub(super) element: Option<u64>,
+    /// Where it points to rows, the extents of a row, outermost first.
+    pub(super) row: Vec<i64>,
 }
 
 /// An array, and what is known of its use.
@@ -73,15 +76,6 @@ pub(super) struct MetLaunch {
     pub(super) kinds: HashMap<Rc<str>, TypeText>,
 }
 
-/// A size is an index, or bounds one, of an array with a fixed number of elements.
-#[derive(Clone, Debug)]
-pub(super) struct SizeLimit {
-    pub(super) size: String,
-    pub(super) most: i64,
-    pub(super) array: Rc<str>,
-    pub(super) line: u32,
-}
-
 pub(super) struct Machine<'a> {
     pub(super) declared: &'a Declared,
     pub(super) types: TypeTable,
@@ -96,7 +90,7 @@ pub(super) struct Machine<'a> {
     pub(super) compared: Vec<(Polynomial, Polynomial)>,
     pub(super) launches: Vec<MetLaunch>,
     /// Extents of arrays in shared and local memory that are numbers.
-    arrays: HashMap<Rc<str>, Vec<Option<i64>>>,
+    pub(super) arrays: HashMap<Rc<str>, Vec<Option<i64>>>,
     /// What sizes may be at most, so that an index stays in such an array.
     pub(super) limits: Vec<SizeLimit>,
     /// The rounds of loops, where they are known.
@@ -249,7 +243,8 @@ impl<'a> Machine<'a> {
                     self.memories.len() - 1
                 }
             };
-            Value::Pointer(Pointer { memory: Some(memory), offset: Range::number(0), element })
+            let offset = Range::number(0);
+            Value::Pointer(Pointer { memory: Some(memory), offset, element, row: Vec::new() })
         } else if declared.extents.is_empty() {
             self.declared_value(declared, &kind, element)
         } else {
@@ -260,29 +255,6 @@ impl<'a> Machine<'a> {
         };
         self.variables.insert(declared.name.to_string(), value);
         self.declare_members(declared, &kind);
-    }
-
-    /// Gives the members of a structure their values: `P p = {n, 1.0f}`, `P p = other`.
-    fn declare_members(&mut self, declared: &Declaration, kind: &TypeText) {
-        let items = match &declared.init {
-            Some(Expression::List(items)) => items,
-            Some(Expression::Name(other)) => return self.copy_members(other, &declared.name),
-            Some(_) => return,
-            None => &declared.constructor,
-        };
-        let Some(layout) = self.types.layout(kind).filter(|_| kind.stars == 0) else { return };
-        if items.len() != layout.members.len() || !declared.extents.is_empty() {
-            return;
-        }
-        for (item, member) in items.iter().zip(layout.members) {
-            let value = self.evaluate(item);
-            self.variables.insert(format!("{}.{}", declared.name, member.path), value);
-        }
-    }
-
-    fn copy_members(&mut self, from: &str, to: &str) {
-        let copied = members_of(&self.variables, from, to);
-        self.variables.extend(copied);
     }
 
     fn declared_value(
@@ -322,7 +294,12 @@ impl<'a> Machine<'a> {
             }
             Value::Int(range) if kind.stars == 0 && self.may_be_integer(kind) => Value::Int(range),
             Value::Dim3(axes) => Value::Dim3(axes),
-            _ if self.unknown_is_size && kind.stars == 0 && self.is_integer(kind) => {
+            _ if self.unknown_is_size
+                && kind.stars == 0
+                && (self.is_integer(kind)
+                    || self.may_be_integer(kind)
+                        && declared.init.as_ref().is_some_and(is_extent)) =>
+            {
                 Value::Int(Range::exact(Polynomial::variable(&declared.name)))
             }
             _ => Value::Unknown,
@@ -416,6 +393,8 @@ impl<'a> Machine<'a> {
                 value.clone()
             }
             Expression::Index(..) | Expression::Unary("*", _) => match self.place(expression) {
+                // A row of an array is a pointer again.
+                Some(pointer) if self.is_row(expression) => Value::Pointer(pointer),
                 Some(pointer) => self.load(&pointer),
                 None => Value::Unknown,
             },
@@ -568,10 +547,14 @@ impl<'a> Machine<'a> {
                 let base = self.evaluate(base);
                 let index = self.evaluate(index);
                 let Value::Pointer(pointer) = base else { return None };
-                Some(match index {
+                let mut place = match index {
                     Value::Int(index) => moved(&pointer, &index, false),
                     _ => Pointer { offset: Range::default(), ..pointer },
-                })
+                };
+                if !place.row.is_empty() {
+                    place.row.remove(0);
+                }
+                Some(place)
             }
             Expression::Unary("*", inner) => match self.evaluate(inner) {
                 Value::Pointer(pointer) => Some(pointer),
@@ -584,29 +567,16 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Notes what a size may be at most if it bounds an index of an array with a fixed extent. Only
-    /// a plain variable counts: of `s[i - first]` the range is not known well enough.
-    fn note_limit(&mut self, expression: &Expression) {
-        let (mut base, mut indexes) = (expression, Vec::new());
-        while let Expression::Index(inner, index) = base {
-            indexes.push(&**index);
+    /// Whether an expression names a row of an array with several extents: `a[i]` of `a[8][16]`.
+    fn is_row(&self, expression: &Expression) -> bool {
+        let (mut base, mut indexes) = (expression, 0);
+        while let Expression::Index(inner, _) = base {
+            indexes += 1;
             base = inner;
         }
-        let Expression::Name(array) = base else { return };
-        let Some(extents) = self.arrays.get(array).cloned() else { return };
-        if self.limits.len() >= 64 {
-            return;
-        }
-        for (index, extent) in indexes.iter().rev().zip(extents) {
-            let (Expression::Name(_), Some(extent)) = (index, extent) else { continue };
-            let Some(count) = self.range_of(index).hi.and_then(|hi| hi.plus(1)) else { continue };
-            let [size] = count.names().try_into().unwrap_or_else(|_| [String::new()]);
-            let beyond = count.subtract(&Polynomial::variable(&size));
-            if let Some(beyond) = beyond.and_then(|beyond| beyond.as_number()) {
-                let most = extent.saturating_sub(beyond).max(1);
-                self.limits.push(SizeLimit { size, most, array: array.clone(), line: self.line });
-            }
-        }
+        let Expression::Name(name) = base else { return false };
+        matches!(self.variables.get(&**name),
+            Some(Value::Pointer(pointer)) if indexes > 0 && pointer.row.len() >= indexes)
     }
 
     pub(super) fn load(&mut self, pointer: &Pointer) -> Value {
@@ -718,96 +688,12 @@ impl<'a> Machine<'a> {
             }
         }
     }
-
-    /// Narrows ranges by a condition that is `holds`.
-    pub(super) fn narrow(&mut self, condition: &Expression, holds: bool) {
-        let Expression::Binary(operator, left, right) = condition else {
-            if let Expression::Unary("!", inner) = condition {
-                self.narrow(inner, !holds);
-            }
-            return;
-        };
-        match (*operator, holds) {
-            ("&&", true) | ("||", false) => {
-                self.narrow(left, holds);
-                self.narrow(right, holds);
-            }
-            ("<", true) | (">=", false) => self.narrow_order(left, right, -1),
-            ("<=", true) | (">", false) => self.narrow_order(left, right, 0),
-            (">", true) | ("<=", false) => self.narrow_order(right, left, -1),
-            (">=", true) | ("<", false) => self.narrow_order(right, left, 0),
-            ("==", true) | ("!=", false) => {
-                self.narrow_order(left, right, 0);
-                self.narrow_order(right, left, 0);
-            }
-            _ => {}
-        }
-    }
-
-    /// `small` is at most `large + distance`.
-    fn narrow_order(&mut self, small: &Expression, large: &Expression, distance: i64) {
-        let (below, above) = (self.range_of(small), self.range_of(large));
-        if let (Some(left), Some(right)) = (&below.lo, &above.hi)
-            && self.compared.len() < 256
-        {
-            self.compared.push((left.clone(), right.clone()));
-        }
-        let hi = above.hi.as_ref().and_then(|hi| hi.plus(distance));
-        let lo = below.lo.as_ref().and_then(|lo| lo.plus(distance.saturating_neg()));
-        self.bound(small, None, hi);
-        self.bound(large, lo, None);
-    }
-
-    fn bound(&mut self, expression: &Expression, lo: Option<Polynomial>, hi: Option<Polynomial>) {
-        if lo.is_none() && hi.is_none() {
-            return;
-        }
-        match expression {
-            Expression::Name(name) => {
-                let range = match self.variables.get(&**name) {
-                    Some(Value::Int(range)) => range.clone(),
-                    _ => Range::default(),
-                };
-                // What is exact stays exact: it is a size, or a number.
-                if range.as_exact().is_none() {
-                    self.variables.insert(name.to_string(), Value::Int(range.narrowed(lo, hi)));
-                }
-            }
-            Expression::Cast(_, inner) => self.bound(inner, lo, hi),
-            Expression::Number(_) | Expression::Other => {}
-            _ => {
-                let range = self.range_of(expression);
-                if range.as_exact().is_some() {
-                    return;
-                }
-                if let Expression::Binary("+", left, right) = expression {
-                    // `i + j <= b` bounds both by `b` less the least of the other.
-                    let (a, b) = (self.range_of(left), self.range_of(right));
-                    for (part, other) in [(left, b), (right, a)] {
-                        let hi = hi.as_ref().zip(other.lo.as_ref());
-                        let hi = hi.and_then(|(hi, lo)| hi.subtract(lo));
-                        if matches!(**part, Expression::Name(_)) {
-                            self.bound(part, None, hi);
-                        }
-                    }
-                }
-                self.facts.insert(expression.text(), range.narrowed(lo, hi));
-            }
-        }
-    }
 }
 
-/// The members of the structure `from`, named as those of `to`.
-pub(super) fn members_of(
-    variables: &HashMap<String, Value>,
-    from: &str,
-    to: &str,
-) -> HashMap<String, Value> {
-    let members = variables.iter().filter_map(|(name, value)| {
-        let path = name.strip_prefix(from)?.strip_prefix('.')?;
-        Some((format!("{to}.{path}"), value.clone()))
-    });
-    members.collect()
+/// Whether an expression is an extent of a tensor of torch: `x.size(0)`.
+fn is_extent(expression: &Expression) -> bool {
+    matches!(expression, Expression::Call(function, _)
+        if matches!(&**function, Expression::Member(_, name) if matches!(&**name, "size" | "numel")))
 }
 
 /// Whether the identifier `name` is in `text`.
@@ -822,7 +708,9 @@ fn mentions(text: &str, name: &str) -> bool {
 
 /// A pointer after so many elements.
 pub(super) fn moved(pointer: &Pointer, count: &Range, backwards: bool) -> Pointer {
-    let bytes = match pointer.element.and_then(|element| i64::try_from(element).ok()) {
+    let element = pointer.element.and_then(|element| i64::try_from(element).ok());
+    let step = element.and_then(|e| pointer.row.iter().try_fold(e, |e, n| e.checked_mul(*n)));
+    let bytes = match step {
         Some(element) => count.multiply(&Range::number(element)),
         None => Range::default(),
     };
@@ -890,7 +778,10 @@ pub(super) fn join_values(left: &Value, right: &Value) -> Value {
             Value::Pointer(Pointer {
                 memory: left.memory,
                 offset: left.offset.join(&right.offset),
-                element: left.element.filter(|element| right.element == Some(*element)),
+                element: left
+                    .element
+                    .filter(|e| right.element == Some(*e) && left.row == right.row),
+                row: left.row.clone(),
             })
         }
         _ => Value::Unknown,

@@ -126,6 +126,9 @@ fn what_the_source_does_not_tell_is_refused_with_its_line() {
     };
     let structure = "struct P { int n; Q q; };\n\n__global__ void k(P p, float *x) { x[0] = 1; }";
     assert!(refused(structure).starts_with("line 3: the parameter `P p`"));
+    let linked = "struct Node { Node *next; int value; };
+        __global__ void k(Node *nodes) { nodes[threadIdx.x].value = 1; }";
+    assert!(refused(linked).contains("points to structures that hold pointers"));
     let mode = "\ntemplate <int MODE> __global__ void k(float *x) { x[MODE] = 0; }";
     assert!(refused(mode).starts_with("line 2: `k` is a template"));
     let index = "__global__ void k(float *x, int *i) { extern __shared__ float s[];\ns[i[0]] = *x; i[0] = 0; }";
@@ -147,6 +150,11 @@ fn an_instance_is_written_for_the_compiler_in_its_namespace() {
          (const float *__restrict__ x, float y[], int n); } }\n"
     );
     assert!(instantiation_of(Path::new("mine.cu"), source, "b<1>").is_err());
+    let written = "template <typename T> __global__ void k(T *x) {}
+        template __global__ void k<float>(float *x);";
+    let line = |entry: &str| instantiation_of(Path::new("mine.cu"), written, entry).unwrap();
+    assert_eq!(line("k<float>"), "");
+    assert_eq!(line("k<int>"), "template __global__ void k<int>(int *x);\n");
 }
 
 #[test]
@@ -266,4 +274,86 @@ fn integers_of_an_array_that_is_only_read_bound_what_they_index() {
     let text = described(&kernel);
     assert!(text.ends_with("count[n] list[100 * n] x[101] y[n]"), "{text}");
     assert!(!kernel.assumptions.iter().any(|line| line.contains("guessed")));
+}
+
+#[test]
+fn other_ways_to_write_arrays_functors_and_launches_are_understood() {
+    let rows = "const int N = 64;
+      __global__ void add(float A[N][N], const float (*B)[N], float C[][N]) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+        if (i < N && j < N) C[i][j] = A[i][j] + B[i][j];
+      }
+      void go() { dim3 block{16, 16}; add<<<dim3{N / 16, N / 16}, block>>>(0, 0, 0); }";
+    assert_eq!(described(&found(rows, None)), "add<<<(4, 4), (16, 16)>>> A[4096] B[4096] C[4096]");
+    let functor = "struct Add { __device__ float operator()(float a) const { return a + 1; } };
+      extern __shared__ float cache[];
+      template <typename Op> __global__ void map(float *x, curandState *state, int n, Op op) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        cache[threadIdx.x] = 0;
+        if (i < n) x[i] = op(x[i]) + curand_uniform(&state[i]);
+      }
+      void go(float *x, curandState *s, int n) { 
+        map<<<(n + 127) / 128, 128, 512>>>(x, s, n, Add()); }";
+    let kernel = found(functor, None);
+    assert!(
+        described(&kernel).starts_with("map<Add><<<(ceil_div(n, 128)), (128) + 512>>> x[n] state["),
+        "{}",
+        described(&kernel)
+    );
+    assert_eq!(kernel.spec.args.last().unwrap().name, "op.gap0");
+    let call = "__global__ void k(float *x, int n) {
+        int i = blockIdx.x * 64 + threadIdx.x; if (i < n) x[i] = 0; }
+      void go(float *x, int n) { void *args[] = {&x, &n};
+        cudaLaunchCooperativeKernel((void *)k, dim3(132), dim3(64), args, 0, 0); }";
+    assert_eq!(described(&found(call, None)), "k<<<(132), (64)>>> x[n]");
+    let derived = "struct B { int a; }; struct P : B { int b; }; __global__ void k(P p) {}";
+    assert!(infer(Path::new("mine.cu"), derived, None).is_err());
+}
+
+#[test]
+fn instances_blocks_and_sizes_are_those_that_a_person_would_take() {
+    let dispatched = "template <typename scalar_t>
+      __global__ void norm(const scalar_t *x, scalar_t *y, int rows, int cols) {
+        for (int c = threadIdx.x; c < cols; c += blockDim.x)
+          y[blockIdx.x * cols + c] = x[blockIdx.x * cols + c]; }
+      torch::Tensor run(torch::Tensor x, torch::Tensor y) {
+        const auto rows = x.size(0); const auto cols = x.size(1);
+        AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), \"norm\", ([&] {
+          norm<scalar_t><<<rows, 256>>>(x.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(),
+                                        rows, cols); }));
+        return y; }";
+    assert_eq!(
+        described(&found(dispatched, None)),
+        "norm<float><<<(rows), (256)>>> x[cols * rows] y[cols * rows]"
+    );
+    let warps = "constexpr int TILE_M = 16, TILE_N = 16;
+      enum { PAD = 3, STEP };
+      enum class Order : unsigned char { ROWS, COLUMNS };
+      __global__ void mm(half *a, float *c, int M, int N, Order order) {
+        int m = (blockIdx.x * blockDim.x + threadIdx.x) / warpSize * TILE_M;
+        int n = (blockIdx.y * blockDim.y + threadIdx.y) * STEP * 4;
+        if (m < M && n < N) c[m + n * M] = a[m + TILE_N - 16]; }";
+    let text = described(&found(warps, None));
+    assert!(text.starts_with("mm<<<(ceil_div(M, 64), ceil_div(N, 64)), (128, 4)>>>"), "{text}");
+    let sizes = |source: &str| {
+        let kernel = found(source, None);
+        kernel.spec.cases(&CaseSelection::Default).unwrap()[0].groups[0].sizes.clone()
+    };
+    let valid = "__global__ void conv(const float *x, float *y, int n, int kernel_size) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n - kernel_size + 1)
+          for (int j = 0; j < kernel_size; ++j) y[i] += x[i + j]; }";
+    assert_eq!(sizes(valid), [1 << 24, 3]);
+    let strided = "__global__ void hist(const unsigned char *x, unsigned *bins, size_t n) {
+        for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)
+          atomicAdd(&bins[x[i]], 1u); }
+      void run(const unsigned char *x, unsigned *b, size_t n) {
+        int sms; cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
+        hist<<<sms * 8, 256>>>(x, b, n); }";
+    assert_eq!(sizes(strided), [1 << 24, 132]);
+    let pairs = "__global__ void pairs(float4 *x, int n) {
+        int i = blockIdx.x * 256 + threadIdx.x;
+        for (int t = 0; t < gridDim.x; ++t) x[i].x += x[t * 256 + threadIdx.x].y; }
+      void run(float4 *x, int n) { pairs<<<(n + 255) / 256, 256>>>(x, n); }";
+    assert_eq!(sizes(pairs), [1 << 14]);
 }

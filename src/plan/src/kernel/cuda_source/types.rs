@@ -97,6 +97,9 @@ impl TypeTable {
         if let Some(vector) = vector(name) {
             return Some(vector);
         }
+        if let Some(bytes) = random_state(name) {
+            return Some(ElementType { dtype: Dtype::U8, count: bytes });
+        }
         let layout = self.layout_within(&kind, depth)?;
         let dtypes: Option<Vec<Dtype>> =
             layout.members.iter().map(|m| dtype(&m.kind.words)).collect();
@@ -149,7 +152,7 @@ impl TypeTable {
                 }
             }
         }
-        layout.bytes = layout.bytes.checked_next_multiple_of(layout.alignment)?;
+        layout.bytes = layout.bytes.max(1).checked_next_multiple_of(layout.alignment)?;
         Some(layout)
     }
 
@@ -164,6 +167,16 @@ impl TypeTable {
         let members = vec![Member { path: String::new(), kind, offset: 0 }];
         Some(Layout { bytes, alignment: bytes, members })
     }
+}
+
+/// The size of a generator's state of cuRAND.
+fn random_state(name: &str) -> Option<u64> {
+    Some(match name {
+        "curandState" | "curandState_t" | "curandStateXORWOW" | "curandStateXORWOW_t" => 48,
+        "curandStatePhilox4_32_10" | "curandStatePhilox4_32_10_t" => 64,
+        "curandStateMRG32k3a" | "curandStateMRG32k3a_t" => 72,
+        _ => return None,
+    })
 }
 
 fn vector(name: &str) -> Option<ElementType> {

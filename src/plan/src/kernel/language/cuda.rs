@@ -66,6 +66,10 @@ impl Language for Cuda {
         // NVRTC compiles no host code.
         let entry = if declared.has_main || declared.has_host_entry {
             EntryPoint::Host
+        } else if !declared.makes_code()
+            && let Ok(instance) = infer(file, text, None)
+        {
+            instance.spec.entry
         } else {
             EntryPoint::Device(first.name.to_string())
         };
@@ -101,7 +105,10 @@ impl Language for Cuda {
             return Ok(host_skeleton(file));
         }
         match infer(file, text, launch) {
-            Ok(found) => Ok(kernel_skeleton(&found)),
+            Ok(mut found) => {
+                reference::take_beside(&mut found);
+                Ok(kernel_skeleton(&found))
+            }
             Err(error) => match declared.own_kernels().first() {
                 Some(first) if launch.is_none() => {
                     Ok(device_skeleton(file, first, &declared, &error.to_string()))

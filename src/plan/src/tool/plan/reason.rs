@@ -578,7 +578,8 @@ pub static REASONS: &[Reason] = &[
         "python_unresolved",
         Side::Kernel,
         "a dependency of the file cannot be resolved",
-        "look at `dependencies` in its `# /// script` block",
+        "look at its dependencies, such as `dependencies` in its `# /// script` block; if no version \
+         is found of any package (`from versions: none`), the host may not reach the package index",
     ),
     // NVIDIA's archives for a host (`host_tool`).
     row(
