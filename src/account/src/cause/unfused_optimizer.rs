@@ -212,6 +212,17 @@ mod tests {
         let found = fault.look(find).unwrap();
         assert!(found.hint.contains("_foreach_lerp_"), "{}", found.hint);
         assert_eq!(found.work.len(), 2 * 80);
+        // With calls between that only ask: the host's time before them goes, too.
+        let asking = (0..20).fold(StepScript::new().kernel(names::PRODUCT, 100.0), |step, n| {
+            step.call("cudaStreamIsCapturing", 2.0).host(9.0).then(tensor(1.0 + f64::from(n % 5)))
+        });
+        let fault = asking.play(3);
+        let found = fault.look(find).unwrap();
+        let asks = |call: &&u32| {
+            let name = fault.trace.calls[**call as usize].name;
+            fault.trace.names[name as usize] == "cudaStreamIsCapturing"
+        };
+        assert_eq!(found.most.call_ns.keys().filter(asks).count(), 2 * 19);
         // Copies alone are no update.
         let copies = (0..60).fold(StepScript::new().kernel(names::PRODUCT, 100.0), |step, n| {
             step.copy("DtoD", 1 << 20, 1.0 + f64::from(n % 5), None)
