@@ -1,13 +1,14 @@
 //! An optimizer that launches kernels for each tensor, or for each operator of its formula.
 //!
-//! Three forms, by their names. A loop over parameters launches 5 to 10 element-wise kernels for each
-//! (`foreach=False`): a long run of few names, whose times differ as the tensors do, or with Adam's
-//! own operators (`addcmul`, `addcdiv`). A moving average of the weights and a clipping of gradients
-//! are such loops, too; an average that is copied back has a copy within the GPU for each tensor. A list of operators over all tensors (`foreach=True`)
-//! launches `multi_tensor_apply` for each operator: about twenty passes over state, gradient and
-//! weight. The same over many groups of one tensor each launches as often as the loop. The fused
-//! optimizer reads parameter, gradient and two moments and writes three of them: 7 passes. Small
-//! tensors cost a launch each before, and nearly nothing after.
+//! Three forms, by their names. A loop over parameters launches 5 to 10 element-wise kernels for
+//! each (`foreach=False`): a long run of few names, whose times differ as the tensors do, or with
+//! Adam's own operators (`addcmul`, `addcdiv`). A moving average of the weights and a clipping of
+//! gradients are such loops, too; an average that is copied back has a copy within the GPU for each
+//! tensor. A list of operators over all tensors (`foreach=True`) launches `multi_tensor_apply` for
+//! each operator: about twenty passes over state, gradient and weight. The same over many groups of
+//! one tensor each launches as often as the loop. The fused optimizer reads parameter, gradient and
+//! two moments and writes three of them: 7 passes. Small tensors cost a launch each before, and
+//! nearly nothing after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
