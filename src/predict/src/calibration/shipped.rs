@@ -29,7 +29,14 @@ static SHIPPED: [Shipped; 1] = shipped_files!["h200"];
 /// of an interval move: less for the same die than for another architecture.
 const RELATIVES: &[(&str, &str, f64)] = &[
     ("h100", "h200", SAME_DIE),
+    ("gh200", "h200", SAME_DIE),
     ("a100", "h200", OTHER_ARCHITECTURE),
+    ("a10", "h200", OTHER_ARCHITECTURE),
+    ("l4", "h200", OTHER_ARCHITECTURE),
+    ("l40s", "h200", OTHER_ARCHITECTURE),
+    ("rtx4090", "h200", OTHER_ARCHITECTURE),
+    ("rtx5090", "h200", OTHER_ARCHITECTURE),
+    ("gb10", "h200", OTHER_ARCHITECTURE),
     ("b200", "h200", OTHER_ARCHITECTURE),
     ("b300", "h200", OTHER_ARCHITECTURE),
     ("gb200", "h200", OTHER_ARCHITECTURE),
