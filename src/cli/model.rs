@@ -13,6 +13,7 @@ mod input;
 mod kernel;
 mod llm;
 mod llm_text;
+mod own_kernel;
 mod page;
 mod reconcile;
 mod rows;
@@ -42,6 +43,7 @@ pub(super) enum ModelCommand {
     /// Predict one kernel: its bound, its time and every term
     #[command(after_long_help = examples!(
         "rgpu model kernel gemm --mnk 80,4096,7168 --dtype nvfp4 --gpu b200",
+        "rgpu model kernel kernels/vecadd --gpu h200 --problem-sizes all",
     ))]
     Kernel(Box<kernel::KernelArgs>),
     /// Predict the layers of a model, kernel by kernel

@@ -15,7 +15,7 @@ pub mod classify;
 pub mod compare;
 pub mod compare_remotes;
 mod concept;
-mod counted_work;
+pub mod counted_work;
 mod datasheet;
 mod device;
 mod dominant;

@@ -66,7 +66,12 @@ pub fn shipped(id: &str) -> Option<Calibration> {
             (*fast, *slow) = (*fast / factor, *slow * factor);
         }
     };
-    borrowed.kernel.iter_mut().for_each(|fit| widen(&mut fit.test));
+    for fit in &mut borrowed.kernel {
+        widen(&mut fit.test);
+        if let Some(likely) = &mut fit.likely {
+            likely.margin += factor.ln();
+        }
+    }
     borrowed.collective.iter_mut().for_each(|fit| widen(&mut fit.test));
     borrowed.sustained.iter_mut().for_each(|fit| widen(&mut fit.errors));
     Some(borrowed)
