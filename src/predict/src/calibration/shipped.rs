@@ -73,6 +73,8 @@ pub fn shipped(id: &str) -> Option<Calibration> {
         }
     }
     borrowed.collective.iter_mut().for_each(|fit| widen(&mut fit.test));
+    // What the power limit allows is that of a product, not of an architecture.
+    borrowed.sustained.retain(|_| *factor <= SAME_DIE);
     borrowed.sustained.iter_mut().for_each(|fit| widen(&mut fit.errors));
     Some(borrowed)
 }
