@@ -13,6 +13,7 @@ mod input;
 mod kernel;
 mod llm;
 mod llm_text;
+mod operators;
 mod own_kernel;
 mod page;
 mod reconcile;
@@ -31,6 +32,8 @@ pub(super) use compare::ComparisonDocument;
 pub(super) use fit::FitResult;
 #[cfg(test)]
 pub(super) use import::ImportResult;
+#[cfg(test)]
+pub(super) use operators::OperatorComparison;
 #[cfg(test)]
 pub(super) use reconcile::ReconcileResult;
 
@@ -72,6 +75,9 @@ pub(super) enum ModelCommand {
         "rgpu model reconcile rows.csv --gpu h200 --calib calib.toml",
     ))]
     Reconcile(reconcile::ReconcileArgs),
+    /// Predict the operators of a recorded torch program one by one, on its GPU and on another
+    #[command(after_long_help = examples!("rgpu model compare latest --gpu b200"))]
+    Compare(operators::OperatorArgs),
     /// Show every term of a prediction that was saved with --json, with formula and source
     #[command(after_long_help = examples!("rgpu model explain prediction.json"))]
     Explain(explain::ExplainArgs),
@@ -95,6 +101,7 @@ pub(super) fn run(app: &App, command: &ModelCommand) -> Result<Status> {
         ModelCommand::Import(args) => import::run(app, args),
         ModelCommand::Fit(args) => fit::run(app, args),
         ModelCommand::Reconcile(args) => reconcile::run(app, args),
+        ModelCommand::Compare(args) => operators::run(app, args),
         ModelCommand::Explain(args) => explain::run(app, args),
         ModelCommand::Check(args) => check::run(app, args),
     }

@@ -29,6 +29,7 @@ mod merge;
 mod ncu_estimate;
 pub mod occupancy;
 mod operator_products;
+mod operator_rows;
 mod ranks;
 mod roofline;
 mod roofs;
