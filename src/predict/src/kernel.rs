@@ -192,9 +192,10 @@ pub struct KernelWork {
     pub quantized_bytes: f64,
     /// Number of launches.
     pub launches: f64,
-    /// Rows of the tensor, or of the result of a product; 0 if not known.
+    /// Rows of the tensor, of the result of a product, or heads of all sequences of an attention;
+    /// 0 if not known.
     pub rows: f64,
-    /// Elements of a row; 0 if not known.
+    /// Elements of a row, or keys of an attention; 0 if not known.
     pub columns: f64,
     /// How far the rows of the operands are from an alignment of 16 bytes: 0, or the number of
     /// halvings, 3 for one of 2 bytes.
