@@ -93,7 +93,8 @@ impl CountedWork {
             return None;
         }
         let counted = self.bytes?;
-        let gemm = |(_, m, n, k): &(f64, f64, f64, f64), (dtype, result): (Dtype, Option<Dtype>)| {
+        let gemm = |(_, m, n, k): &(f64, f64, f64, f64),
+                    (dtype, result): (Dtype, Option<Dtype>)| {
             let gemm = Gemm::new(*m, *n, *k, dtype);
             Gemm { c: result.unwrap_or(gemm.c), ..gemm }
         };

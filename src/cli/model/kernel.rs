@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use rgpu_predict::Dtype;
 use rgpu_predict::document::{CalibrationState, KernelDocument, Shares, kernel_document};
 use rgpu_predict::kernel::gemm::grouped;
 use rgpu_predict::kernel::{
     Attention, AttentionKind, Experts, Gemm, KernelTime, OpKind, QuantizedGemm, StreamingKernel,
 };
-use rgpu_predict::Dtype;
 
 use super::gpu::{GpuArgs, PredictedGpu, target};
-use super::{input, own_kernel};
 use super::page::{self, PageArgs};
+use super::{input, own_kernel};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_report::{TextTable, amount, bytes, duration, percent};
@@ -186,9 +186,7 @@ fn pair(typed: &str) -> std::result::Result<(f64, f64), String> {
 
 /// The value of a flag that the kernel needs.
 fn required<T>(value: Option<T>, flag: &str, op: KernelName) -> Result<T> {
-    value.ok_or_else(|| {
-        Failure::new(Exit::Usage, "usage", format!("`{}` needs {flag}", op.word()))
-    })
+    value.ok_or_else(|| Failure::new(Exit::Usage, "usage", format!("`{}` needs {flag}", op.word())))
 }
 
 pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {

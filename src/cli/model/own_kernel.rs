@@ -68,7 +68,8 @@ fn case_work(kernel: &str, case: &Case) -> Option<CaseWork> {
     } else {
         let bytes = argument_bytes(case);
         let work = CountedWork { flops: product_flops(&sizes), bytes: Some(bytes) };
-        let assumed = "there is no `[work]`: each array argument is counted as read or written once";
+        let assumed =
+            "there is no `[work]`: each array argument is counted as read or written once";
         (work, (bytes > 0.0).then_some(assumed).map(Some)?)
     };
     let arrays = case.groups.first().into_iter().flat_map(|group| &group.args);

@@ -266,8 +266,7 @@ fn repeated_call(time: &KernelTime, context: &Context<'_>) -> Option<RepeatedCal
     let calibration = context.calibration.filter(|_| is_product && time.is_calibrated)?;
     let sustained = calibration.sustained(time.work.math)?;
     let time_ns = time.repeated(sustained).time_ns();
-    (time_ns > time.time_ns())
-        .then_some(RepeatedCall { time_ns, clock_mhz: sustained.clock_mhz })
+    (time_ns > time.time_ns()).then_some(RepeatedCall { time_ns, clock_mhz: sustained.clock_mhz })
 }
 
 /// A collective (`rgpu.model-collective/1`).

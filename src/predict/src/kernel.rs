@@ -160,7 +160,6 @@ impl<'a> Context<'a> {
     fn fit_of(&self, op: OpKind, math: MathKind) -> Option<Efficiency> {
         self.calibration?.fit_of(op, math).map(|fit| fit.efficiency)
     }
-
 }
 
 /// The work of a kernel: what it must do, and what its shape adds.

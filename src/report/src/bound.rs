@@ -50,8 +50,7 @@ mod tests {
 
     #[test]
     fn measured_predicted_and_bound_stand_in_one_line() {
-        let mut share =
-            BoundShare { percent: 50.0, bound_ns: 1000.0, ..BoundShare::default() };
+        let mut share = BoundShare { percent: 50.0, bound_ns: 1000.0, ..BoundShare::default() };
         assert_eq!(prediction_text(&share), None);
         let likely_ns = [1400.0, 1800.0];
         share.predicted = Some(PredictedTime { ns: 1600.0, likely_ns, borrowed_from: None });

@@ -27,7 +27,7 @@ const SMALL_ERROR: f64 = 0.05;
 const TREND_PULL: f64 = 2.0;
 const TREND_ROUNDS: usize = 12;
 /// The weight of the pull of the errors' size towards one size for all, in rows.
-const SPREAD_PULL: f64 = 8.0;
+const SPREAD_PULL: f64 = 20.0;
 /// An error below this share says little of the errors' size.
 const LEAST_ERROR: f64 = 0.01;
 /// Shares of the peak under the power limit that are tried.
@@ -250,12 +250,7 @@ impl Search<'_> {
     /// that fit all rows, `of_train` is the fit without the fold that is held out. First the size
     /// of the errors is fitted to the sizes of the rows, then the percentiles are those of the
     /// errors in units of this size.
-    fn likely(
-        &self,
-        rows: &[&KernelRow<'_>],
-        near: &[f64],
-        of_train: &Efficiency,
-    ) -> LikelyRange {
+    fn likely(&self, rows: &[&KernelRow<'_>], near: &[f64], of_train: &Efficiency) -> LikelyRange {
         let mut errors: Vec<(Trend, f64)> = Vec::new();
         for fold in 0..FOLDS {
             let (out, others): (Vec<&KernelRow<'_>>, Vec<_>) =
@@ -263,9 +258,12 @@ impl Search<'_> {
             let efficiency =
                 if fold == HELD_OUT_FOLD { *of_train } else { self.fit(&others, Some(near)).1 };
             let predicted = self.predicted(&efficiency, &out);
-            errors.extend(predicted.iter().zip(&out).map(|(time, row)| {
-                (time.work.features(), (row.time_ns / time.time_ns()).ln())
-            }));
+            errors.extend(
+                predicted
+                    .iter()
+                    .zip(&out)
+                    .map(|(time, row)| (time.work.features(), (row.time_ns / time.time_ns()).ln())),
+            );
         }
         let sizes: Vec<(Trend, f64)> = (errors.iter())
             .map(|(features, error)| (*features, (error.abs() + LEAST_ERROR).ln()))
@@ -349,12 +347,8 @@ struct SustainedRow {
 }
 
 fn sustained_of(dtype: Dtype, rows: &[SustainedRow]) -> SustainedFit {
-    let fit = |compute: f64| SustainedFit {
-        dtype,
-        compute,
-        clock_mhz: None,
-        errors: Errors::default(),
-    };
+    let fit =
+        |compute: f64| SustainedFit { dtype, compute, clock_mhz: None, errors: Errors::default() };
     let at = |share: f64| {
         let fit = fit(share);
         errors(rows.iter().map(|row| (row.time.repeated(&fit).time_ns(), row.measured_ns)))
