@@ -181,7 +181,7 @@ fn a_gpu_is_checked_before_it_is_added() {
     let document = json(&laptop, "model-kernel", "kernel norm --elements 1000 --gpu h200-lab");
     assert_eq!(document["gpu"], "h200-lab");
     let all = json(&laptop, "model-gpus", "hw list");
-    assert_eq!(all["gpus"].as_array().unwrap().len(), 9);
+    assert_eq!(all["gpus"].as_array().unwrap().len(), 16);
     json(&laptop, "model-gpu", "hw show h200-lab");
     assert_eq!(json(&laptop, "model-check", "check")["passed"], true);
 }

@@ -121,8 +121,9 @@ pub(super) fn run(app: &App, args: &OperatorArgs) -> Result<Status> {
     let rows = operator_rows(&profile);
     if rows.is_empty() {
         let what = format!("`{}` has no operator whose inputs are known", args.run);
-        return Err(Failure::new(Exit::Artifact, "no_rows", what)
-            .hint("`rgpu profile --mode torch -- python3 train.py` records operators with shapes"));
+        return Err(Failure::new(Exit::Artifact, "no_rows", what).hint(
+            "`rgpu profile --mode torch -- python3 train.py` records operators with shapes",
+        ));
     }
     let all_ns = profile.operators.iter().filter_map(|o| o.gpu_self_ns).sum::<u64>() as f64;
     let document = comparison(&here, other.as_ref(), rows, all_ns);
@@ -204,7 +205,10 @@ fn print(app: &App, document: &OperatorComparison) {
     ));
     if let (Some(other), Some(ns)) = (&document.other_gpu, sum.other_ns) {
         let ratio = sum.measured_ns / ns;
-        app.print(&format!("on {other} they would take {}: {ratio:.2} times as fast\n", duration(ns)));
+        app.print(&format!(
+            "on {other} they would take {}: {ratio:.2} times as fast\n",
+            duration(ns)
+        ));
     }
     let other = document.other_gpu.as_ref().map(|other| format!(" | {other}:")).unwrap_or_default();
     let mut table = TextTable::new(&format!(

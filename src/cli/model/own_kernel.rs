@@ -136,8 +136,14 @@ mod tests {
         Case {
             name: "small".to_owned(),
             vars: vars.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            values: BTreeMap::new(),
+            jobs: Vec::new(),
             groups: vec![group],
-            ..Case::default()
+            launch: None,
+            reference_launch: None,
+            flops: None,
+            bytes: None,
+            region_flops: BTreeMap::new(),
         }
     }
 

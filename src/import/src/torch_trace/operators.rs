@@ -142,9 +142,7 @@ fn inputs(
         })
     };
     let mut inputs: Vec<OperatorInputs> = sums.iter().filter_map(of).collect();
-    inputs.sort_by(|a, b| {
-        b.gpu_self_ns.cmp(&a.gpu_self_ns).then_with(|| a.shapes.cmp(&b.shapes))
-    });
+    inputs.sort_by(|a, b| b.gpu_self_ns.cmp(&a.gpu_self_ns).then_with(|| a.shapes.cmp(&b.shapes)));
     inputs.truncate(MAX_INPUTS);
     inputs
 }

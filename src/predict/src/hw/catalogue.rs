@@ -48,7 +48,13 @@ pub struct UnknownGpu {
 /// # Errors
 /// The catalogue has no such GPU; the error names the one with the most similar id.
 pub fn find(name: &str) -> Result<&'static Hardware, UnknownGpu> {
-    for_device(name).or_else(|| by_product_words(name)).ok_or_else(|| UnknownGpu {
+    let (typed, lower) = (words(name), name.to_lowercase());
+    let is_id = |shipped: &&CatalogueEntry| shipped.id == lower || shipped.id == typed.concat();
+    // A user's own `h200-lab` is another GPU than the `h200` in its name.
+    let from_driver = || for_device(name).filter(|_| typed.first().is_some_and(|w| w == "nvidia"));
+    let of_id = SHIPPED.iter().find(is_id).and_then(|shipped| shipped.hardware.as_ref());
+    let found = of_id.or_else(from_driver).or_else(|| by_product_words(&typed));
+    found.ok_or_else(|| UnknownGpu {
         typed: name.to_owned(),
         nearest: nearest(name, SHIPPED.iter().map(|shipped| shipped.id))
             .unwrap_or_default()
@@ -74,9 +80,8 @@ pub fn for_device(name: &str) -> Option<&'static Hardware> {
     SHIPPED.iter().find(|shipped| is_named(shipped.id))?.hardware.as_ref()
 }
 
-/// The only GPU whose product's name has all words of `name`.
-fn by_product_words(name: &str) -> Option<&'static Hardware> {
-    let typed = words(name);
+/// The only GPU whose product's name has all words of `typed`.
+fn by_product_words(typed: &[String]) -> Option<&'static Hardware> {
     let has_all = |hardware: &&Hardware| {
         let product = words(&hardware.name);
         !typed.is_empty() && typed.iter().all(|word| product.contains(word))
@@ -144,7 +149,7 @@ mod tests {
         ] {
             assert_eq!(find(name).unwrap().id, id, "{name}");
         }
-        for name in ["nvidia", "", "geforce", "h100 pcie", "l40"] {
+        for name in ["nvidia", "", "geforce", "h100 pcie", "l40", "h200-lab"] {
             assert!(find(name).is_err(), "{name}");
         }
     }
