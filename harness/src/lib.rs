@@ -35,15 +35,18 @@ pub const TORCH_HOOK: &str = include_str!("../templates/torch_hook/sitecustomize
 pub const WHEEL_TOOL: &str = include_str!("../templates/wheel_tool.py");
 
 /// The parts of the Python harness, in the order in which they make one file.
-pub const PYTHON_HARNESS: [&str; 12] = [
+pub const PYTHON_HARNESS: [&str; 15] = [
     include_str!("../templates/harness/head.py"),
     include_str!("../templates/harness/ranges.py"),
     include_str!("../templates/harness/data.py"),
     include_str!("../templates/harness/tree.py"),
     include_str!("../templates/harness/comparison.py"),
     include_str!("../templates/harness/made.py"),
+    include_str!("../templates/harness/stand_ins.py"),
     include_str!("../templates/harness/kernel.py"),
     include_str!("../templates/harness/statistics.py"),
+    include_str!("../templates/harness/author.py"),
+    include_str!("../templates/harness/cage.py"),
     include_str!("../templates/harness/candidate.py"),
     include_str!("../templates/harness/judge.py"),
     include_str!("../templates/harness/board.py"),

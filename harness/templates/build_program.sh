@@ -1,7 +1,8 @@
 #!/bin/sh
 # build_program.sh SYSTEM NAME TARGET ARCH OUT NVCC…: builds the program of the current folder with
 # SYSTEM (cmake or make) and links it as OUT. Of several programs TARGET is taken, else the one
-# called NAME. NVCC… are the words that start nvcc; ARCH is the GPU's, as CMake writes it, or empty.
+# called NAME, else main, else the first by name. NVCC… are the words that start nvcc; ARCH is the
+# GPU's, as CMake writes it, or empty.
 set -u
 system=$1 name=$2 target=$3 arch=$4 out=$5
 shift 5
@@ -45,6 +46,7 @@ if [ $# -eq 1 ] && [ -x "$1" ]; then
     : "${CUDA_HOME:=$toolkit}" "${CUDA_PATH:=$toolkit}"
     export CUDACXX CUDA_HOME CUDA_PATH
 else
+    toolkit=$build
     PATH="$build/bin:$PATH"
     CUDACXX="$build/bin/nvcc"
     export CUDACXX
@@ -54,7 +56,7 @@ export PATH NVCC_PREPEND_FLAGS
 
 # Makefiles often name the usual place of the toolkit.
 set --
-if [ -n "${toolkit:-}" ] && [ ! -x /usr/local/cuda/bin/nvcc ]; then
+if [ ! -x /usr/local/cuda/bin/nvcc ]; then
     set -- "CUDA_PATH=$toolkit" "CUDA_HOME=$toolkit"
 fi
 
@@ -80,8 +82,15 @@ failed=
 sleep 0.05 2>/dev/null || sleep 1
 if [ "$system" = cmake ]; then
     place=$build/cmake
-    run cmake -S . -B "$place" -DCMAKE_BUILD_TYPE=Release \
-        ${arch:+"-DCMAKE_CUDA_ARCHITECTURES=$arch"}
+    if ! cmake -S . -B "$place" -DCMAKE_BUILD_TYPE=Release \
+        ${arch:+"-DCMAKE_CUDA_ARCHITECTURES=$arch"} >"$build/build.log" 2>&1; then
+        # A part of a larger project often has a Makefile that builds it alone.
+        [ -e Makefile ] || [ -e makefile ] || [ -e GNUmakefile ] || fail
+        say "CMake cannot set the folder up alone: make builds it"
+        system=make
+    fi
+fi
+if [ "$system" = cmake ]; then
     run cmake --build "$place" --parallel "$jobs"
 else
     place=.
@@ -126,11 +135,9 @@ elif [ "$count" -eq 1 ]; then
     program=$(cat "$build/.programs")
 else
     program=$(choose "$name")
-    if [ -z "$program" ]; then
-        say "the build makes several programs: $names"
-        exit 5
-    fi
-    say "runs '$name' of the programs that it makes: $names"
+    [ -n "$program" ] || program=$(choose main)
+    [ -n "$program" ] || program=$(head -n 1 "$build/.programs")
+    say "runs '${program##*/}' of the programs that it makes: $names; --target NAME chooses another"
 fi
 folder=$(cd "${program%/*}" && pwd -P) || exit 1
 ln -sf "$folder/${program##*/}" "$out"

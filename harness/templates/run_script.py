@@ -4,11 +4,16 @@ HOW is one of
     benchmarks  calls each benchmark of `triton.testing.perf_report` in SCRIPT for all its values, and prints
                 what it returns
     tests       runs the tests in SCRIPT with pytest; further arguments are pytest's
-    plots       runs a script that plots such benchmarks; without matplotlib or pandas it prints them
+    calls       calls the functions of SCRIPT that launch its kernels, with data that fit their parameters:
+                the first form that they take, three times
+    script      runs a script that measures with Triton or uses Numba: repeats of `do_bench` take a tenth of their time,
+                benchmarks are printed where there is no matplotlib or pandas, and names that newer versions of
+                NumPy dropped are there again for Numba
     notebook    runs a notebook that was exported as a script; lines for IPython are told and left out
 SCRIPT sees the folder and the arguments that it would see if Python ran it.
 """
 
+import ast
 import builtins
 import importlib.util
 import inspect
@@ -94,10 +99,144 @@ def run_tests(script):
     return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", script, *sys.argv[1:]]))
 
 
-def run_plots(script):
+# The forms of tensors that are tried, and the values of whole numbers for one, two, three and more of them.
+FORMS = [((1024, 1024), "float32"), ((1 << 20,), "float32"), ((4, 16, 1024, 64), "float16"), ((1024, 1024), "float16"),
+         ((8, 1024, 1024), "float32"), ((1 << 20,), "int32")]
+NUMBERS = [1 << 20, 1024, 256, 64]
+# Parameters that are vectors beside a matrix.
+VECTORS = {"weight", "bias", "gamma", "beta", "w", "b"}
+
+
+def launchers(script):
+    """Names of the functions that launch a kernel: `kernel[grid](...)`."""
+    with open(script, encoding="utf-8", errors="replace") as file:
+        tree = ast.parse(file.read())
+    is_launch = lambda node: isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+    return [node.name for node in functions if any(is_launch(inner) for inner in ast.walk(node))]
+
+
+def kind_of(parameter):
+    """What a parameter takes: `tensor`, `int`, `float`, `bool`, or none if it cannot be told."""
+    note, name = str(parameter.annotation).lower(), parameter.name.lower()
+    for word, kind in (("tensor", "tensor"), ("array", "tensor"), ("bool", "bool"), ("int", "int"), ("float", "float")):
+        if word in note:
+            return kind
+    if parameter.annotation is not parameter.empty:
+        return None
+    if name in ("eps", "epsilon", "scale", "alpha", "p", "sm_scale", "momentum"):
+        return "float"
+    is_number = name in ("m", "n", "k", "size", "length", "n_elements", "rows", "cols") or name.startswith(("num_", "n_"))
+    return "int" if is_number or parameter.name in ("M", "N", "K", "B", "H", "D", "T", "C") else "tensor"
+
+
+def arguments(required, shape, dtype):
+    """Values for parameters, by name. With whole numbers a tensor is as large as their product, so that no
+    kernel reads beyond it."""
+    import torch
+
+    kinds = {p.name: kind_of(p) for p in required}
+    numbers = [name for name, kind in kinds.items() if kind == "int"]
+    number = NUMBERS[min(len(numbers), len(NUMBERS)) - 1] if numbers else 0
+    if numbers:
+        shape = (number ** len(numbers),) if len(shape) == 1 else None
+    if shape is None:
+        return None
+    values = {}
+    for name, kind in kinds.items():
+        if kind == "tensor":
+            own = shape[-1:] if name.lower() in VECTORS and len(shape) > 1 else shape
+            real = torch.rand(own, device="cuda")
+            values[name] = (real * 100).to(torch.int32) if dtype == "int32" else real.to(getattr(torch, dtype))
+        else:
+            values[name] = {"int": number, "float": 1e-5 if name.startswith("eps") else 1.0, "bool": False}[kind]
+    return values
+
+
+def in_words(values):
+    return ", ".join(f"{name}={'x'.join(map(str, v.shape))} {str(v.dtype)[6:]}" if hasattr(v, "shape") else f"{name}={v}"
+                     for name, v in values.items())
+
+
+def call_one(name, function):
+    """Calls a function in the first form that it takes. Whether it took one."""
+    import torch
+
+    parameters = inspect.signature(function).parameters.values()
+    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY, p.POSITIONAL_ONLY)]
+    unknown = [p.name for p in required if kind_of(p) is None]
+    if unknown:
+        say(f"`{name}` is not called: what `{unknown[0]}` takes cannot be told")
+        return False
+    first = None
+    for shape, dtype in FORMS:
+        values = arguments(required, shape, dtype)
+        if values is None:
+            continue
+        try:
+            for _ in range(3):
+                function(*values.values())
+            torch.cuda.synchronize()
+        except Exception as error:
+            first = first or f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+            if "CUDA error" in str(error) or "illegal memory" in str(error):
+                say(f"`{name}({in_words(values)})` ends with {first}")
+                raise
+            continue
+        print(f"called {name}({in_words(values)})", flush=True)
+        return True
+    say(f"`{name}` takes none of the forms that were tried: {first}")
+    return False
+
+
+def run_calls(script):
+    module = load(script)
+    called = [call_one(name, getattr(module, name)) for name in launchers(script) if callable(getattr(module, name, None))]
+    if not any(called):
+        say("nothing was called: write a call with its inputs at the end of the file")
+        return 1
+    return 0
+
+
+# Milliseconds of `triton.testing.do_bench` for warming up and for measuring: a profile needs few calls.
+WARMUP_MS, REPEAT_MS = 5, 10
+# Names that NumPy dropped and that Numba of the time before looks up.
+DROPPED_NAMES = {"row_stack": "vstack", "in1d": "isin", "trapz": "trapezoid"}
+
+
+def shorten_benchmarks():
+    """Lets Triton's benchmarks and its autotuner repeat calls for a shorter time."""
+    try:
+        import triton.testing
+    except ImportError:
+        return
+    original = getattr(triton.testing, "do_bench", None)
+    if original is None:
+        return
+
+    def do_bench(fn, warmup=25, rep=100, **options):
+        return original(fn, warmup=min(warmup, WARMUP_MS), rep=min(rep, REPEAT_MS), **options)
+
+    triton.testing.do_bench = do_bench
+
+
+def give_back_names():
+    """Gives NumPy the names that it dropped, if there is a Numba that may need them."""
+    if importlib.util.find_spec("numba") is None:
+        return
+    import numpy
+
+    for name, now in DROPPED_NAMES.items():
+        if not hasattr(numpy, name) and hasattr(numpy, now):
+            setattr(numpy, name, getattr(numpy, now))
+
+
+def run_as_script(script):
+    give_back_names()
+    shorten_benchmarks()
     os.environ.setdefault("MPLBACKEND", "Agg")
     lacking = [name for name in ("matplotlib", "pandas") if importlib.util.find_spec(name) is None]
-    if lacking:
+    if lacking and importlib.util.find_spec("triton") is not None:
         import triton.testing
 
         own = ("show_plots", "print_data", "save_path", "return_df", "diff_col")
@@ -135,7 +274,7 @@ def main():
     script = os.path.abspath(script)
     sys.argv[:] = [script, *sys.argv[3:]]
     sys.path[0] = os.path.dirname(script)
-    ways = {"benchmarks": run_benchmarks, "tests": run_tests, "plots": run_plots, "notebook": run_notebook}
+    ways = {"benchmarks": run_benchmarks, "tests": run_tests, "calls": run_calls, "script": run_as_script, "notebook": run_notebook}
     return ways[how](script)
 
 

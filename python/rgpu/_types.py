@@ -3500,8 +3500,16 @@ class Timing(Record):
     """The judge's own wall time in nanoseconds a call, over rounds whose outputs were all right:
     the kernel's work took no longer than that. The judge is the process that holds the clock.
     """
+    bound_range_ns: list[float] | None
+    """The least and the largest of the rounds of `bound_ns`."""
     claimed_ns: float | None
     """Median of the times that the kernel's process claimed, in nanoseconds."""
+    needed_bytes: int | None
+    """Bytes that any right kernel moves: those of the outputs, and of the inputs as far as changes
+    of them were seen to change the outputs; absent if unknown.
+    """
+    l2_bytes: int | None
+    """Size of the GPU's L2 in bytes, as it reports it."""
 
 
 class TogetherGain(Record):

@@ -316,6 +316,7 @@ async fn try_mode(
         source_folder: &source_folder,
         local_nvdisasm: &nvdisasm::only_cache(app),
         required_rung: None,
+        pulled: &mut Vec::new(),
         retry_failed_rungs: true,
     };
     let mut followed_run = FollowedRun { folder, record, start: RunStart::New };

@@ -5,8 +5,6 @@
 
 mod args;
 mod compile;
-mod pull;
-mod pull_check;
 mod source;
 
 use std::collections::BTreeMap;
@@ -26,14 +24,14 @@ use super::support::exec_status::{show_own_failure, status_of_failure};
 use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::FollowedRun;
 use super::support::mode_flags::refuse_mode_flags;
-use super::support::not_sent;
 use super::support::profile_request;
 use super::support::progress::LiveOutput;
+use super::support::pull_check::SkippedFile;
+use super::support::pulled_files::{self, PulledFiles};
 use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::{RawTerminal, check_output_written};
+use super::support::{local_consent, not_sent, project_program};
 pub(super) use args::ExecArgs;
-use pull::PulledFiles;
-use pull_check::SkippedFile;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use rgpu_plan::tool::{self, GpuSelection, Program};
@@ -86,6 +84,15 @@ pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
 
 fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let started_at = Instant::now();
+    let with_project = with_program_of_project(app, args);
+    if let Some((_, assumption)) = &with_project {
+        app.print_note(&format!("assumed: {assumption}"));
+        if !args.run.dry_run {
+            let remote = args.place.remote.as_deref();
+            local_consent::require(app, remote, project_program::FOREIGN)?;
+        }
+    }
+    let args = with_project.as_ref().map_or(args, |(args, _)| args);
     let source = ExecSource::read(app, args)?;
     for assumption in &source.command_files.assumptions {
         app.print_note(&format!("assumed: {assumption}"));
@@ -162,6 +169,18 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         .await
     });
     finish(app, args, run, outcome, started_at)
+}
+
+/// The arguments with the program of the project's rgpu.toml, and what was assumed. `None`: the user
+/// typed what to run, or the project describes no program.
+fn with_program_of_project(app: &App, args: &ExecArgs) -> Option<(ExecArgs, String)> {
+    let mut args = args.clone();
+    let is_typed = args.file.is_some() || args.code.is_some();
+    if is_typed {
+        return None;
+    }
+    let assumption = project_program::take(app, &mut args.command, &mut args.files)?;
+    Some((args, assumption))
 }
 
 /// How the program's output is shown.
@@ -299,7 +318,7 @@ async fn run_on_host(
         }),
         needs_facts: source.needs_facts(args),
         pull: &args.files.pull,
-        copies: pull::copies(app, args),
+        copies: pulled_files::copies(app, &args.files),
     };
     let (run_session, mut context) = run.session_and_context(app, session);
     let has_input = terminal.is_some() || source.has_input(args.run.detach);
@@ -376,6 +395,7 @@ fn profile_program(
     })?;
     let mut program = compile::program(args, source, Some(&facts), built, wants_nvcc(app, &spec))?;
     program.env.extend(args.files.env.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
+    program.pull.clone_from(&args.files.pull);
     refuse_with_a_mode(args)?;
     let inputs = InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
@@ -397,7 +417,6 @@ fn profile_program(
 fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
     let flags = [
         ("--env-file", !args.env_file.is_empty()),
-        ("--pull", !args.files.pull.is_empty()),
         ("--gpus 0", args.gpus == Some(GpuSelection::Number(0))),
         ("--tty", args.tty),
     ];
@@ -414,6 +433,8 @@ fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
 /// Resumes a run whose command has gone.
 pub(super) fn attach(app: &App, args: &ExecArgs, mut run: FollowedRun) -> Result<Status> {
     let started_at = Instant::now();
+    let with_project = with_program_of_project(app, args);
+    let args = with_project.as_ref().map_or(args, |(args, _)| args);
     if args.mode.is_some() {
         let source = ExecSource::read(app, args)?;
         return profile_program(app, args, &source, Some(run));
@@ -429,7 +450,7 @@ pub(super) fn attach(app: &App, args: &ExecArgs, mut run: FollowedRun) -> Result
     let host = HostRequest::existing();
     let output_options =
         OutputOptions { live, events, accept_new: false, run: &id, row: None, host };
-    let copies = pull::copies(app, args);
+    let copies = pulled_files::copies(app, &args.files);
     let exec_run = ExecRun { program: None, needs_facts: false, pull: &args.files.pull, copies };
     let outcome = app.block_on(async {
         let session = session::open(app, spec, output_options).await?;
@@ -523,18 +544,13 @@ fn finish(
     }
     run.record_end(outcome.as_ref().err(), status)?;
     let FollowedRun { folder, record, .. } = &run;
-    let placement = pull::write_pulled_files(app, args, (folder, record), &pulled, &mut copies);
+    let run_files = (folder, record);
+    let placement =
+        pulled_files::write_pulled_files(app, &args.files, run_files, &pulled, &mut copies);
     // A program that did not start has no files to pull.
     let may_have_output = |f: &Failure| matches!(f.exit, Exit::Cancelled | Exit::Host);
-    if has_ended
-        && outcome.as_ref().err().is_none_or(may_have_output)
-        && pulled.is_empty()
-        && !args.files.pull.is_empty()
-    {
-        app.print_note(&format!(
-            "warning: nothing was pulled: no new or changed file matches `{}`",
-            args.files.pull.join("` or `")
-        ));
+    if has_ended && outcome.as_ref().err().is_none_or(may_have_output) && pulled.is_empty() {
+        pulled_files::warn_of_none(app, &args.files);
     }
     let end = match outcome {
         Ok(end) => end,

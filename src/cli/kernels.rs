@@ -1,5 +1,6 @@
 //! `rgpu kernels`: lists, shows and starts the kernels that `--kernel` finds.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -10,11 +11,12 @@ use serde::Serialize;
 use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use super::support::profile_request::write_kernel_toml;
-use rgpu_model::error::{Failure, Result, shell_word};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::kernel::{
     CaseSelection, Found, FoundKernel, FoundProgram, KernelSpec, NO_KERNELS, ReferenceSpec, find,
 };
 use rgpu_report::TextTable;
+use rgpu_run::store::atomic;
 
 /// List kernels, show one, or start a kernel.toml
 #[derive(Subcommand, Clone, Debug)]
@@ -28,8 +30,11 @@ pub(super) enum KernelsCommand {
         "rgpu kernels show path/to/mine.cu",
     ))]
     Show(ShowArgs),
-    /// Write a kernel.toml beside a .cu or .py file
-    #[command(after_long_help = examples!("rgpu kernels new path/to/mine.cu"))]
+    /// Write a kernel.toml beside a .cu or .py file, or begin an answer to a problem
+    #[command(after_long_help = examples!(
+        "rgpu kernels new path/to/mine.cu",
+        "rgpu kernels new --like problems/vectoradd_py",
+    ))]
     New(NewArgs),
     /// Print rgpu.h, the header of host entries and of references in C
     #[command(after_long_help = examples!("rgpu kernels header > rgpu.h"))]
@@ -48,8 +53,14 @@ pub(super) struct ShowArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct NewArgs {
-    /// The kernel's source, a .cu, .cuh, .cubin, .fatbin, .ptx or .py file
-    pub file: PathBuf,
+    /// The kernel's source, a .cu, .cuh, .cubin, .fatbin, .ptx or .py file; with --like the answer
+    /// to write [default: the usual name beside the problem]
+    #[arg(required_unless_present = "like")]
+    pub file: Option<PathBuf>,
+
+    /// A problem of GPU MODE or KernelBench: its template becomes the beginning of an answer
+    #[arg(long, value_name = "PROBLEM", conflicts_with = "launch")]
+    pub like: Option<PathBuf>,
 
     /// The kernel and how it is launched, as for `rgpu profile`
     #[arg(long, value_name = "NAME[<<<GRID, BLOCK, BYTES>>>(ARGS)]")]
@@ -261,7 +272,7 @@ fn show_program(app: &App, name: &str, program: &FoundProgram) -> Result<Status>
     ] {
         app.print(&format!("  {what:<9} {how}\n"));
     }
-    for assumption in &program.assumptions {
+    for assumption in program.assumptions.iter().chain(&program.usual_arguments.assumption()) {
         app.print_note(&format!("assumed: {assumption}"));
     }
     Ok(0)
@@ -348,12 +359,43 @@ fn jobs_text(jobs: &[RunnerJob]) -> &'static str {
 }
 
 fn new(app: &App, args: &NewArgs) -> Result<Status> {
-    let text = find::skeleton(&args.file, args.launch.as_deref()).map_err(Failure::from)?;
-    let target = args.file.with_file_name("kernel.toml");
-    write_kernel_toml(&target, &text, &args.file)?;
-    let parent = args.file.parent().filter(|p| !p.as_os_str().is_empty());
+    let file = args.file.as_deref();
+    if let Some(problem) = &args.like {
+        return begin_answer(app, problem, file);
+    }
+    let Some(file) = file else { return Ok(0) };
+    let text = find::skeleton(file, args.launch.as_deref()).map_err(Failure::from)?;
+    let target = file.with_file_name("kernel.toml");
+    write_kernel_toml(&target, &text, file)?;
+    let parent = file.parent().filter(|p| !p.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new("."));
     app.print_note(&format!("wrote {}; fill in sizes and the reference, then", target.display()));
     app.print_note(&format!("  rgpu profile --kernel {}", shell_word(folder.display())));
     Ok(0)
+}
+
+/// Writes the beginning of an answer to a problem.
+fn begin_answer(app: &App, problem: &Path, file: Option<&Path>) -> Result<Status> {
+    let (file, text) = find::answer_template(problem, file).map_err(Failure::from)?;
+    let word = shell_word(file.display());
+    write_new(&file, &text).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::new(Exit::Config, "exists", "there is already a file of that name")
+                .file(file.display())
+                .hint(format!("`rgpu profile {word}` checks and times it"))
+                .hint("or name another: `rgpu kernels new FILE.py --like PROBLEM`")
+        }
+        _ => Failure::new(Exit::Disk, "disk", "cannot write").cause(error).file(file.display()),
+    })?;
+    app.print_note(&format!("wrote {}; edit it, then", file.display()));
+    app.print_note(&format!("  rgpu profile {word}"));
+    let path = file.display().to_string();
+    if let Err(error) = find::find_source(&path, &kernel_folders(app)) {
+        app.print_note(&format!("warning: from there it is not found as an answer: {error}"));
+    }
+    Ok(0)
+}
+
+fn write_new(file: &Path, text: &str) -> io::Result<()> {
+    atomic::write_new(file, |file| file.write_all(text.as_bytes()))
 }

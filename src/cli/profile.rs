@@ -14,11 +14,11 @@ use super::support::profile_request::{self, ProfileCommand};
 use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
 use super::support::session::{self, OutputOptions};
-use super::support::{not_sent, nvdisasm};
+use super::support::{local_consent, not_sent, nvdisasm, pulled_files};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool::{self, GpuSelection};
 use rgpu_remote::HostRequest;
-use rgpu_run::run::{ProfileOutcome, ProfileRun};
+use rgpu_run::run::{FileCopies, HostFile, ProfileOutcome, ProfileRun};
 use rgpu_run::store::{RunRecord, RunState};
 
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
@@ -42,6 +42,9 @@ pub(super) fn run_resolved(
     tool::check(&profile_command.request)?;
     if args.run.dry_run {
         return show::dry_run(app, args, &profile_command);
+    }
+    if let Some(foreign) = &profile_command.foreign {
+        local_consent::require(app, args.place.remote.as_deref(), foreign)?;
     }
     let run = begin(app, args, &profile_command, command)?;
     follow(app, args, profile_command, run)
@@ -89,17 +92,35 @@ pub(super) fn follow(
     profile_command: ProfileCommand,
     mut run: FollowedRun,
 ) -> Result<Status> {
-    let outcome = carry_out(app, args, profile_command, &mut run, None);
+    let mut pulled = Vec::new();
+    let outcome = carry_out(app, args, profile_command, &mut run, None, &mut pulled);
+    if !matches!(outcome, Ok(ProfileOutcome::Detached)) {
+        put_in_place(app, args, &run, &pulled);
+    }
     finish(app, args, run, outcome)
 }
 
-/// Runs the profile. `row`: its progress line if several runs are followed at once.
+/// Puts the files for `--pull` into the user's folder. The run folder has those that cannot be
+/// written there, so that this is only told.
+fn put_in_place(app: &App, args: &ProfileArgs, run: &FollowedRun, pulled: &[HostFile]) {
+    let run_files = (&run.folder, &run.record);
+    let copies = &mut FileCopies::default();
+    match pulled_files::write_pulled_files(app, &args.files, run_files, pulled, copies) {
+        Ok(_) if pulled.is_empty() => pulled_files::warn_of_none(app, &args.files),
+        Ok(_) => {}
+        Err(failure) => app.print_note(&failure.to_string()),
+    }
+}
+
+/// Runs the profile. `row`: its progress line if several runs are followed at once. `pulled` gets
+/// the files for `--pull`.
 fn carry_out(
     app: &App,
     args: &ProfileArgs,
     mut profile_command: ProfileCommand,
     run: &mut FollowedRun,
     row: Option<&ProgressRow>,
+    pulled: &mut Vec<HostFile>,
 ) -> Result<ProfileOutcome> {
     let spec = session::spec(app, Some(&run.record.remote))?;
     let request = &mut profile_command.request;
@@ -125,6 +146,7 @@ fn carry_out(
         local_nvdisasm: &nvdisasm::search(app),
         required_rung: args.run.at_least.as_ref(),
         retry_failed_rungs: false,
+        pulled,
     };
     let status = |outcome: &Result<ProfileOutcome>| match outcome {
         Ok(ProfileOutcome::Profile { failure: Some(failure), .. }) | Err(failure) => {
@@ -188,7 +210,11 @@ fn with_unsent_files(
         let printed = failure.cause.as_deref().filter(|_| is_programs).unwrap_or_default();
         let script = args.kernel.as_deref();
         let of_file = not_sent::hint(app, printed, &args.program, script, &args.files.mount);
-        match of_file.or_else(|| not_sent::package_hint(printed)) {
+        let of_arguments = || {
+            let named = script.filter(|_| args.program.is_empty())?;
+            not_sent::arguments_hint(printed, named)
+        };
+        match of_file.or_else(|| not_sent::package_hint(printed)).or_else(of_arguments) {
             Some(hint) => failure.hint(hint),
             None => failure,
         }

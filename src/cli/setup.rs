@@ -1,8 +1,9 @@
-//! `rgpu setup`: fetches optional tools of NVIDIA after the user agrees: nvdisasm to this machine,
-//! profilers to a host (`host_tool`). They are under NVIDIA's licence, so nothing is fetched
+//! `rgpu setup`: fetches optional tools of NVIDIA after the user agrees: nvdisasm and nvcc to this
+//! machine, profilers to a host (`host_tool`). They are under NVIDIA's licence, so nothing is fetched
 //! without consent and none of it is shipped.
 
 mod host_tool;
+mod nvcc;
 
 use std::io::BufRead;
 
@@ -13,6 +14,7 @@ use super::support::app::{App, Status};
 use super::support::nvdisasm;
 use super::support::terminal::{escape_controls, write_stderr};
 use host_tool::HostToolArgs;
+use nvcc::NvccArgs;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_run::disasm::{FetchError, Installer, PipOutput, WHEEL, fetch, fetched, find, pinned};
 
@@ -23,6 +25,7 @@ const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum SetupCommand {
     Nvdisasm(NvdisasmArgs),
+    Nvcc(NvccArgs),
     /// Install Nsight Compute on a host, which profiles single launches: 323 MB
     #[command(after_long_help = examples!(
         "rgpu setup ncu --remote h200",
@@ -74,6 +77,7 @@ struct SetupResult<'a> {
 pub(super) fn run(app: &App, command: &SetupCommand) -> Result<Status> {
     match command {
         SetupCommand::Nvdisasm(args) => nvdisasm(app, args),
+        SetupCommand::Nvcc(args) => nvcc::run(app, args),
         SetupCommand::Ncu(args) => host_tool::run(app, args, "ncu"),
         SetupCommand::Nsys(args) => host_tool::run(app, args, "nsys"),
         SetupCommand::Sanitizer(args) => host_tool::run(app, args, "compute-sanitizer"),

@@ -130,12 +130,43 @@ fn a_problem_is_shown_without_running_anything() {
 }
 
 #[test]
+fn a_problem_runs_on_this_machine_only_if_the_user_chose_it() {
+    let laptop = laptop();
+    laptop.write("set.yaml", "name: set\nproblems:\n  - {directory: set/vec, name: vec}\n");
+    for line in ["profile set/vec", "profile kb/answer.py", "bench run --file set.yaml"] {
+        let (status, shown) = run(&laptop, line);
+        assert_eq!(status, 2, "{shown}");
+        assert!(shown.contains("would run on this machine") && shown.contains("--remote local"));
+    }
+    assert!(!laptop.project("artifacts/runs").exists(), "nothing was begun");
+    // What a project chooses is not the user's choice; a plan runs nothing.
+    laptop.write("rgpu.toml", "default_remote = \"local\"\n");
+    assert_eq!(run(&laptop, "profile kb/answer.py").0, 2);
+    let (_, shown) = run(&laptop, "profile kb/answer.py --dry-run");
+    assert!(!shown.contains("would run on this machine"), "{shown}");
+}
+
+#[test]
+fn an_answer_begins_beside_its_problem() {
+    let laptop = laptop();
+    let (status, shown) = run(&laptop, "kernels new --like set/vec/task.yml set/vec/mine.py");
+    assert_eq!(status, 0, "{shown}");
+    assert!(shown.contains("wrote set/vec/mine.py") && !shown.contains("warning"), "{shown}");
+    let (status, shown) = run(&laptop, "kernels show set/vec/mine.py");
+    assert!(status == 0 && shown.contains("vec-mine"), "{shown}");
+    let (status, shown) = run(&laptop, "kernels new --like set/vec/task.yml set/vec/mine.py");
+    assert!(status == 3 && shown.contains("already a file"), "{shown}");
+    let (status, shown) = run(&laptop, "kernels new --like set/utils.py");
+    assert!(status != 0 && shown.contains("it is no problem of GPU MODE"), "{shown}");
+}
+
+#[test]
 fn right_submissions_pass_and_wrong_ones_are_refused_by_the_tasks_own_check() {
     if skipped() {
         return;
     }
     let laptop = laptop();
-    let (status, shown) = run(&laptop, "profile set/vec");
+    let (status, shown) = run(&laptop, "profile set/vec --remote local");
     assert_eq!(status, 0, "{shown}");
     let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
     let checked = profile.correctness.unwrap();
@@ -156,7 +187,7 @@ fn right_submissions_pass_and_wrong_ones_are_refused_by_the_tasks_own_check() {
         ("raise ValueError('no')", "raised ValueError: no at submission.py:4"),
     ] {
         laptop.write("set/vec/submission.py", &submission(line));
-        let (status, shown) = run(&laptop, "profile set/vec/submission.py");
+        let (status, shown) = run(&laptop, "profile set/vec/submission.py --remote local");
         assert_eq!(status, 6, "{line}: {shown}");
         assert!(shown.contains(told) && !shown.contains("Traceback"), "{line}: {shown}");
     }
@@ -168,7 +199,7 @@ fn an_answer_is_compared_with_the_model_of_its_problem() {
         return;
     }
     let laptop = laptop();
-    let (status, shown) = run(&laptop, "profile kb/answer.py");
+    let (status, shown) = run(&laptop, "profile kb/answer.py --remote local");
     assert_eq!(status, 0, "{shown}");
     let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
     assert_eq!(profile.correctness.unwrap().verdict, "right", "{shown}");
@@ -176,7 +207,7 @@ fn an_answer_is_compared_with_the_model_of_its_problem() {
     assert!(forms.contains(&"eager"), "{shown}");
     assert!(shown.contains("over the reference ("), "{shown}");
     laptop.write("kb/answer.py", &answer("clamp_min(0.5)"));
-    let (status, shown) = run(&laptop, "profile kb/answer.py");
+    let (status, shown) = run(&laptop, "profile kb/answer.py --remote local");
     assert_eq!(status, 6, "{shown}");
     assert!(shown.contains("computes wrong results"), "{shown}");
 }

@@ -159,6 +159,50 @@ fn keep_removes_runs_of_the_project_alone() {
 }
 
 #[test]
+fn the_program_of_a_project_is_run_where_the_user_types_none() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("work/say.sh", "echo \"$GREETING $1 $(ls)\"; echo made > new\n");
+    laptop.write("work/sub/x", "");
+    let table = "[program]\nfolder = \"work\"\nenvironment = { GREETING = \"hello\" }\n\
+                 command = [\"sh\", \"say.sh\", \"there\"]\n";
+    laptop.write("rgpu.toml", &format!("default_remote = \"h200\"\n{table}"));
+    let output = laptop.run("exec --pull new");
+    let shown = laptop.shown("exec", &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(shown.contains("hello there say.sh\nsub\n"), "{shown}");
+    assert!(shown.contains("assumed: `sh say.sh there` is run"), "{shown}");
+    assert_eq!(fs::read_to_string(laptop.project("work/new")).unwrap(), "made\n");
+    // A variable that is typed wins, and so does a program.
+    let output = laptop.run("exec --env GREETING=bye");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("bye there"));
+    let output = laptop.run("exec -- echo mine");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "mine\n");
+    let output = laptop.run("profile --dry-run");
+    assert!(laptop.shown("profile", &output).contains("here/say.sh"));
+
+    // On this machine it needs the user's word.
+    laptop.write("rgpu.toml", table);
+    for line in ["exec", "profile"] {
+        let output = laptop.run(line);
+        let shown = laptop.shown(line, &output);
+        assert!(shown.contains("would run on this machine"), "{shown}");
+        assert!(status(&output) != 0 && !shown.contains("hello"), "{shown}");
+    }
+    assert_eq!(status(&laptop.run("exec --remote local")), 0);
+
+    // It sends nothing from elsewhere.
+    laptop.write("../other/secret", "");
+    symlink(laptop.path("other"), laptop.project("linked")).unwrap();
+    for folder in ["../other", "/etc", "linked", "work/../../other"] {
+        laptop.write("rgpu.toml", &table.replace("\"work\"", &format!("{folder:?}")));
+        refused(&laptop, "exec", "bad_config", &["leads out of the project"]);
+    }
+    laptop.write("rgpu.toml", "[program]\ncommand = []\n");
+    refused(&laptop, "exec", "bad_config", &["names no program"]);
+}
+
+#[test]
 fn kernel_path_may_lead_anywhere() {
     let laptop = Laptop::new();
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/wagmiv67");

@@ -26,6 +26,28 @@ fn names_that_differ_by_case_alone_are_pulled_under_the_hosts_names() {
 }
 
 #[test]
+fn a_profile_brings_the_files_that_its_program_leaves() {
+    let laptop = Laptop::new();
+    laptop.write("in/kept.txt", "sent\n");
+    let script = "mkdir out; echo 1 > out/a; echo 2 > out/b; echo 3 > other";
+    let line = format!(
+        "profile --mode nsys --allow-unmeasured --mount in --pull 'out/*' --pull kept.txt \
+         -- sh -c {script:?}"
+    );
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    let text = |name: &str| fs::read_to_string(laptop.project(name)).unwrap_or_default();
+    assert_eq!((text("in/out/a"), text("in/out/b")), ("1\n".into(), "2\n".into()), "{shown}");
+    assert!(!laptop.project("in/other").exists() && shown.contains("pulled out/a, out/b"));
+    let line = "profile --mode nsys --allow-unmeasured --pull gone -- true";
+    let shown = laptop.shown(line, &laptop.run(line));
+    assert!(shown.contains("warning: nothing was pulled"), "{shown}");
+    let output = laptop.run("profile --mode nsys --pull ../out -- true");
+    assert_eq!(status(&output), 2);
+}
+
+#[test]
 fn what_was_written_here_while_the_program_ran_stays_and_is_told() {
     let laptop = Laptop::new();
     for name in ["mine.txt", "theirs.txt", "long", "touched.txt"] {

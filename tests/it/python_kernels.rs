@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rgpu_model::Profile;
+use rgpu_model::profile::{Timing, Trust};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, words};
@@ -116,6 +117,89 @@ fn a_custom_kernel_is_checked_and_a_wrong_one_is_refused() {
     assert_eq!(status, 6, "{shown}");
     assert!(shown.contains("raised ValueError: not today at kernel.py:8"), "{shown}");
     assert!(!shown.contains("Traceback"), "{shown}");
+}
+/// A problem of KernelBench.
+const PROBLEM: &str = "import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+def get_inputs():
+    return [torch.rand(16, 64)]
+
+def get_init_inputs():
+    return [64]
+";
+
+/// An answer that draws before its weights, so that it needs those of the reference.
+fn answer() -> String {
+    let class = PROBLEM.split("def get_inputs").next().unwrap();
+    class
+        .replace("class Model(", "class ModelNew(")
+        .replace("        self.linear", "        torch.rand(1)\n        self.linear")
+}
+
+/// The time of a KernelBench answer in a project of these files.
+fn judged(files: &[(&str, &str)], answer: &str) -> Timing {
+    let laptop = Laptop::new();
+    for (name, text) in files {
+        laptop.write(name, text);
+    }
+    let line = format!("profile {} --mode bench", laptop.project(answer).display());
+    let (status, _, shown) = rgpu(&laptop, &line);
+    assert_eq!(status, 0, "{shown}");
+    let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
+    let timing = profile.timing.unwrap();
+    assert!(timing.trust.is_some_and(|trust| trust != Trust::Unprotected), "{shown}");
+    assert!(timing.bound_ns.is_some() && timing.needed_bytes.is_some(), "{timing:?}");
+    timing
+}
+
+#[test]
+fn a_pair_of_kernel_bench_is_judged_from_a_process_of_its_own() {
+    if skipped() {
+        return;
+    }
+    let files = [("k/problem.py", PROBLEM), ("k/answer.py", &answer())];
+    assert_eq!(judged(&files, "k/answer.py").trust_reason, None);
+}
+
+#[test]
+fn a_reference_in_the_kernels_file_makes_its_time_bounded_at_most() {
+    if skipped() {
+        return;
+    }
+    let timing = judged(&[("k/both.py", &format!("{PROBLEM}\n\n{}", answer()))], "k/both.py");
+    assert_eq!(timing.trust, Some(Trust::Bounded));
+    assert!(timing.trust_reason.unwrap().contains("in the kernel's file"));
+}
+
+#[test]
+fn outputs_that_no_input_changes_are_not_credible() {
+    if skipped() {
+        return;
+    }
+    let laptop = Laptop::new();
+    laptop.write(
+        "k/kernel.toml",
+        "name = \"k\"\nlanguage = \"python\"\nsource = \"kernel.py\"\n\
+         entry = { python = \"run\" }\n[sizes]\nvars = [\"n\"]\ncases.one = { n = 64 }\n\
+         [[arg]]\nname = \"x\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"in\"\ninit = { normal = [0.0, 1.0] }\n\
+         [[arg]]\nname = \"y\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"out\"\n\
+         [reference]\nsource = \"right.py\"\nfunction = \"right\"\ntolerance = { abs = 0.1, rel = 0.1 }\n",
+    );
+    laptop.write("k/kernel.py", "def run(x, y):\n    y.zero_()\n");
+    laptop.write("k/right.py", "def right(x):\n    return x.new_zeros(x.shape)\n");
+    let line = format!("profile --kernel {} --mode bench", laptop.project("k").display());
+    let (status, _, shown) = rgpu(&laptop, &line);
+    assert_eq!(status, 6, "{shown}");
+    assert!(shown.contains("not_credible") && shown.contains("same for other inputs"), "{shown}");
 }
 
 /// As much of torch as the harness needs before it loads the kernel.

@@ -120,10 +120,10 @@ fn a_program_of_ranks_is_started_by_torchrun() {
 }
 
 #[test]
-fn kernels_that_nothing_calls_are_told_with_what_to_write() {
+fn kernels_that_nothing_launches_are_told_with_what_to_write() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
-    laptop.write("k.py", &format!("{KERNEL}def add(x, y):\n    add_kernel[(1,)](x)\n"));
+    laptop.write("k.py", &format!("{KERNEL}def add(x, y):\n    Add.apply(x)\n"));
     let output = laptop.run("profile k.py");
     let shown = one_line(&laptop.shown("profile k.py", &output));
     assert_eq!(status(&output), 3, "{shown}");

@@ -196,7 +196,10 @@ fn a_profiler_is_installed_on_a_host_over_ssh_on_the_users_word_and_found_from_t
 fn a_tool_that_setup_does_not_know_is_answered_with_those_that_it_does() {
     let laptop = Laptop::new();
     let shown = laptop.show("setup bogus");
-    assert!(shown.contains("help: there are `nvdisasm`, `ncu`, `nsys`, `sanitizer`\n"), "{shown}");
+    assert!(
+        shown.contains("help: there are `nvdisasm`, `nvcc`, `ncu`, `nsys`, `sanitizer`\n"),
+        "{shown}"
+    );
     assert!(shown.ends_with("status 2\n"), "{shown}");
     // Of all commands there are too many.
     assert!(!laptop.show("bogus").contains("there are `"));

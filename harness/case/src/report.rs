@@ -260,8 +260,13 @@ pub struct Timing {
     /// The judge's own wall time of rounds whose outputs were all right, in nanoseconds a call: the
     /// kernel's work took no longer than that.
     pub bound_ns: Option<f64>,
+    /// The least and the largest of the rounds of `bound_ns`.
+    pub bound_range_ns: Option<[f64; 2]>,
     /// Median of the times that the kernel's process claimed, in nanoseconds.
     pub claimed_ns: Option<f64>,
+    /// Bytes that any right kernel moves: those of the outputs, and of the inputs as far as changes
+    /// of them were seen to change the outputs. Absent when that is unknown.
+    pub needed_bytes: Option<u64>,
 }
 
 /// How far the kernel could have influenced its times.
@@ -496,6 +501,8 @@ pub enum ErrorClass {
     NoCompiler,
     /// The kernel's process claims times that the judge's clock refutes.
     ClocksDisagree,
+    /// No right kernel can have such results or times.
+    NotCredible,
     /// A defect of the runner.
     Internal,
 }
@@ -521,6 +528,7 @@ impl ErrorClass {
     /// | 14 | `compile` |
     /// | 15 | `no_compiler` |
     /// | 16 | `clocks_disagree` |
+    /// | 17 | `not_credible` |
     /// | 70 | `internal` |
     pub fn exit_code(self) -> u8 {
         match self {
@@ -540,6 +548,7 @@ impl ErrorClass {
             ErrorClass::Compile => 14,
             ErrorClass::NoCompiler => 15,
             ErrorClass::ClocksDisagree => 16,
+            ErrorClass::NotCredible => 17,
             ErrorClass::Internal => 70,
         }
     }

@@ -112,7 +112,9 @@ impl<'a> Sampling<'a> {
             trust: None,
             trust_reason: None,
             bound_ns: None,
+            bound_range_ns: None,
             claimed_ns: None,
+            needed_bytes: None,
         })
     }
 }

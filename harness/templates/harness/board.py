@@ -2,44 +2,74 @@
 
 # Seconds and samples for each form of the reference.
 BASELINE_SECONDS, BASELINE_SAMPLES = 2.0, 100
+# The most seconds that the board's program runs: all of a problem must not hold a GPU for minutes.
+BOARD_SECONDS = 75
 # The most that the board's program may write, in bytes.
 MAX_BOARD_BYTES = 1 << 20
 
 
 def time_baselines(kernel, flush):
-    """Times forms of the reference on the kernel's own data. A form that fails is told."""
+    """Times forms of the reference on the kernel's own data."""
+    reference = kernel.reference or kernel.function
     for form in ENTRY.get("baselines", []):
-        function, other = kernel.function, kernel.reference or kernel.function
-        try:
-            if form == "compile":
-                other = torch.compile(other)
-            kernel.function = other
-            with JOURNAL.enter("timed", kernel.case):
-                samples = baseline_samples(kernel, flush)
-        except Exception as error:
-            text = (str(getattr(error, "text", error)).strip().splitlines() or [""])[0]
-            JOURNAL.gap(f"the reference has no time as `{form}`: {text[:300]}")
-            continue
-        finally:
-            kernel.function = function
-        known = next(c for c in JOURNAL.report["cases"] if c["name"] == kernel.case["name"])
-        known.setdefault("baselines", []).append({"form": form, "median_ns": median(samples), "samples": len(samples)})
-        print(f"baseline {form}: median {median(samples) / 1e3:.3f} us", flush=True)
+        announce_baseline(form)
+        with JOURNAL.enter("timed", kernel.case):
+            found = baseline(form, lambda thing: kernel.call_on(thing, kernel.data), reference, kernel.restore, flush)
+        record_baseline(kernel.case, form, found)
 
 
-def baseline_samples(kernel, flush):
+def record_baselines(case, flushes):
+    """Times forms of the reference in the author's process, before there is a process of the kernel."""
+    AUTHOR.start(case, [])
+    for form in ENTRY["baselines"]:
+        announce_baseline(form)
+    for form, found in zip(ENTRY["baselines"], AUTHOR.baselines(flushes)):
+        record_baseline(case, form, found)
+
+
+def announce_baseline(form):
+    """Says what is timed next: compiling may take a minute."""
+    what = "torch.compile of the reference, which may take a minute" if form == "compile" else "the reference as written"
+    print(f"baseline {form}: {what}", flush=True)
+
+
+def record_baseline(case, form, found):
+    """Adds the time of a form to the report; one that failed is told."""
+    if not isinstance(found, dict) or "median_ns" not in found:
+        JOURNAL.gap(f"the reference has no time as `{form}`: {str((found or {}).get('failed'))[:300]}")
+        return
+    JOURNAL.record(case)
+    known = next(c for c in JOURNAL.report["cases"] if c["name"] == case["name"])
+    middle = number_in(found, "median_ns")
+    known.setdefault("baselines", []).append({"form": form, "median_ns": middle, "samples": int(number_in(found, "samples"))})
+    print(f"baseline {form}: median {middle / 1e3:.3f} us", flush=True)
+
+
+def baseline(form, bound_to, reference, restore, flush):
+    """The median time of a form of the reference, or why it has none. `bound_to` gives the call of a
+    form on the data, `restore` makes the data as before."""
+    try:
+        if form == "compile":
+            reference = torch.compile(reference)
+        samples = baseline_samples(bound_to(reference), restore, flush)
+    except Exception as error:
+        return {"failed": (str(getattr(error, "text", error)).strip().splitlines() or [""])[0]}
+    return {"median_ns": median(samples), "samples": len(samples)}
+
+
+def baseline_samples(call, restore, flush):
     """Times of calls, in nanoseconds, measured as those of the kernel."""
     for _ in range(3):
-        kernel.restore()
-        call(kernel)
+        restore()
+        call()
     synchronize()
     samples, until = [], time.perf_counter() + BASELINE_SECONDS
-    hold = enqueue_cycles(kernel) if DEVICE == "cuda" else 0
+    hold = enqueue_cycles(call, restore) if DEVICE == "cuda" else 0
     while len(samples) < BASELINE_SAMPLES and (len(samples) < 3 or time.perf_counter() < until):
-        kernel.restore()
+        restore()
         if DEVICE != "cuda":
             begin = time.perf_counter_ns()
-            call(kernel)
+            call()
             samples.append(float(time.perf_counter_ns() - begin))
             continue
         if flush is not None:
@@ -47,7 +77,7 @@ def baseline_samples(kernel, flush):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(hold)
         start.record()
-        call(kernel)
+        call()
         end.record()
         torch.cuda.synchronize()
         samples.append(start.elapsed_time(end) * 1e6)
@@ -69,12 +99,13 @@ def job_board():
     with JOURNAL.enter("timed"):
         child = subprocess.Popen(command, cwd=os.path.dirname(path), env=env, pass_fds=(writer,), start_new_session=True)
         os.close(writer)
-        text, is_late = read_pipe(reader, child, rules.get("timeout_s") or 180)
+        seconds = min(rules.get("timeout_s") or 180, BOARD_SECONDS)
+        text, is_late = read_pipe(reader, child, seconds)
         if is_late:
             with contextlib.suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)
         status = child.wait()
-    JOURNAL.report["board"] = board_report(text, "it took too long" if is_late else f"it ended with status {status}")
+    JOURNAL.report["board"] = board_report(text, f"it took more than {seconds} s" if is_late else f"it ended with status {status}")
 
 
 def read_pipe(reader, child, seconds):

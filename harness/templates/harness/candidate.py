@@ -9,6 +9,8 @@ LENGTH = struct.Struct("<I")
 # Limits of one message to the judge.
 ANSWER_BYTES = 8 << 20
 ALIGN = 512
+# The longest wait without sleeping.
+SPIN_SECONDS = 1.0
 
 
 class Gone(Exception):
@@ -17,6 +19,16 @@ class Gone(Exception):
 
 def send(link, message):
     link.sendall(LENGTH.pack(len(message)) + message)
+
+
+def await_soon(link):
+    """Waits for a message without sleeping, for at most a second: to be woken takes longer than a turn.
+    With few cores, sleeping disturbs less."""
+    until = time.perf_counter() + SPIN_SECONDS
+    while os.cpu_count() >= 4 and time.perf_counter() < until:
+        with contextlib.suppress(BlockingIOError):
+            link.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+            return
 
 
 def receive(link, most=None):
@@ -33,6 +45,39 @@ def receive(link, most=None):
     if most is not None and length > most:
         raise Gone()
     return exactly(length)
+
+
+def tell(link, **answer):
+    send(link, json.dumps(finite(answer)).encode())
+
+
+def serve(asked, start):
+    """The loop of a process that answers the judge: a pickle is a job, the answer is JSON."""
+    link = socket.socket(fileno=asked.control)
+    # PR_SET_PDEATHSIG: nothing of it stays when the judge is killed.
+    prctl(1, signal.SIGKILL)
+    try:
+        jobs = start(link).jobs()
+        while True:
+            told = pickle.loads(receive(link))
+            try:
+                answer = jobs[told["do"]](told)
+            except Unsuited as why:
+                answer = {"unsuited": str(why)}
+            tell(link, **answer)
+            if told.get("prepare"):
+                await_soon(link)
+    except Gone:
+        return
+    except Fault as fault:
+        if fault.__cause__ is not None:
+            show(fault.__cause__)
+        told = fault
+    except Exception as error:
+        show(error)
+        told = fault_of(error, ENTRY["function"])
+    tell(link, fault=[told.kind, told.text])
+    os._exit(STATUS.get(told.kind, 70))
 
 
 class Pointer:
@@ -106,9 +151,11 @@ class Call(Kernel):
         self.outs = [entry[:3] for entry in entries if entry[3] == "out"]
         self.inouts = [entry[:3] for entry in entries if entry[3] == "inout"]
         self.data, self.checker = self.values.get("data"), True
+        model = {"model": candidate.extras["model"]} if "model" in candidate.extras else {}
         if self.popcorn:
             # `run_on` binds what the kernel takes beside the data.
             self.values = self.values["values"]
+        self.values.update(model)
         self.bound = None if self.popcorn else bind(self.function, self.values)
         self.areas = [placed(candidate.arena, area) for area in told["areas"]]
         self.arena = candidate.arena
@@ -145,23 +192,44 @@ class Candidate:
     """Answers the judge: loads the kernel, takes slots, runs rounds."""
 
     def __init__(self, link):
-        self.link, self.calls, self.graphs, self.flush = link, {}, {}, None
-        self.module = load(ENTRY["file"])
-        self.function = function_of(self.module, ENTRY["function"])
-        self.tell(takes=list(parameters(self.function)))
+        self.link, self.calls, self.graphs, self.arena, self.flush = link, {}, {}, None, None
+        self.is_offline = False
 
-    def tell(self, **answer):
-        send(self.link, json.dumps(finite(answer)).encode())
+    def load(self, _):
+        """Runs the kernel's module, and says what the kernel takes."""
+        missing = enter_cage()
+        self.module = load(ENTRY["file"])
+        self.made = function_of(self.module, ENTRY["function"])
+        takes = [] if inspect.isclass(self.made) else list(parameters(self.made))
+        return {"takes": takes, "triton": "triton" in sys.modules, "missing": missing}
+
+    def case(self, told):
+        """One-time work for a case: builds the model, compiles kernels."""
+        self.extras, self.function = extras_of(case_named(told["case"])), self.made
+        begin, done, same_weights = time.perf_counter_ns(), False, True
+        if ENTRY.get("prepare"):
+            self.extras["model"] = built(self.module, self.extras)
+            done = True
+        if told["weights"] is not None:
+            weights, done = pickle.loads(told["weights"]), True
+            self.function = instance(self.made, weights["arguments"])
+            if isinstance(self.function, torch.nn.Module) and weights["state"] is not None:
+                same_weights = takes_weights(self.function, weights["state"])
+        if told["compiles"] and callable(getattr(self.module, "compile_kernel", None)):
+            blamed(lambda: self.module.compile_kernel(self.extras["problem_sizes"]), "compile_kernel")
+            done = True
+        synchronize()
+        took = time.perf_counter_ns() - begin if done else None
+        return {"prepare_ns": took, "same_weights": same_weights, "model": facts_of_model(self.extras.get("model"))}
 
     def open(self, told):
-        self.calls, self.graphs, self.arena, self.popcorn = {}, {}, None, told["popcorn"]
+        self.calls, self.graphs, self.popcorn = {}, {}, told["popcorn"]
         gc.collect()
         self.facts = told
         self.arena = opened_arena(told, self.link)
-        if self.popcorn and not told["has_values"] and callable(getattr(self.module, "compile_kernel", None)):
-            blamed(lambda: self.module.compile_kernel(told["problem_sizes"]), "compile_kernel")
-            synchronize()
-        return {}
+        missing = [] if self.is_offline else close_network()
+        self.is_offline = True
+        return {"missing": missing}
 
     def close(self, _):
         self.calls, self.graphs = {}, {}
@@ -191,11 +259,17 @@ class Candidate:
 
     def plain(self, told):
         """Each slot once."""
+        outputs = []
         for slot in told["order"]:
             blamed(self.calls[slot].run, ENTRY["function"])
-            self.calls[slot].hand_over()
+            outputs.append(self.handed_over(slot))
         self.done()
-        return {"outputs": [self.calls[slot].described() for slot in told["order"]]}
+        return {"outputs": outputs}
+
+    def handed_over(self, slot):
+        """What a call has given, where it belongs. Its own memory is free for the next call."""
+        self.calls[slot].hand_over()
+        return self.calls[slot].described()
 
     def in_graph(self, told):
         """Each slot once, as one CUDA graph if the kernel can be captured; the first time only prepares."""
@@ -218,7 +292,7 @@ class Candidate:
     def done(self):
         """Ends the judge's clock: the GPU is idle and the outputs are there."""
         synchronize()
-        self.tell(done=True)
+        tell(self.link, done=True)
 
     def captured(self, order):
         if DEVICE != "cuda":
@@ -228,8 +302,7 @@ class Candidate:
             with torch.cuda.graph(graph):
                 for slot in order:
                     self.calls[slot].run()
-                    self.calls[slot].hand_over()
-                    facts.append(self.calls[slot].described())
+                    facts.append(self.handed_over(slot))
             torch.cuda.synchronize()
         except Exception:
             with contextlib.suppress(Exception):
@@ -244,6 +317,7 @@ class Candidate:
         if told["flush"] and self.flush is None:
             self.flush = torch.empty(told["flush"], dtype=torch.uint8, device=DEVICE)
         pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in told["order"]]
+        outputs = []
         for (start, end), slot in zip(pairs, told["order"]):
             if self.flush is not None:
                 reset_persisting_l2()
@@ -252,43 +326,26 @@ class Candidate:
             start.record()
             blamed(self.calls[slot].run, ENTRY["function"])
             end.record()
-            self.calls[slot].hand_over()
+            outputs.append(self.handed_over(slot))
         self.done()
-        return {"outputs": [self.calls[slot].described() for slot in told["order"]],
+        return {"outputs": outputs,
                 "claims": [start.elapsed_time(end) * 1e6 for start, end in pairs]}
 
     def by_host_clock(self, told):
-        claims = []
+        claims, outputs = [], []
         for slot in told["order"]:
             begin = time.perf_counter_ns()
             blamed(self.calls[slot].run, ENTRY["function"])
             synchronize()
             claims.append(float(time.perf_counter_ns() - begin))
-            self.calls[slot].hand_over()
+            outputs.append(self.handed_over(slot))
         self.done()
-        return {"outputs": [self.calls[slot].described() for slot in told["order"]], "claims": claims}
+        return {"outputs": outputs, "claims": claims}
 
-    def answer(self):
-        told = pickle.loads(receive(self.link))
-        jobs = {"open": self.open, "close": self.close, "define": self.define, "warm": self.warm, "plain": self.plain,
-                "graph": self.in_graph, "cold": self.cold}
-        self.tell(**jobs[told["do"]](told))
+    def jobs(self):
+        return {"load": self.load, "case": self.case, "open": self.open, "close": self.close, "define": self.define, "warm": self.warm,
+                "plain": self.plain, "graph": self.in_graph, "cold": self.cold}
 
 
 def job_candidate(asked):
-    link = socket.socket(fileno=asked.control)
-    try:
-        candidate = Candidate(link)
-        while True:
-            candidate.answer()
-    except Gone:
-        return
-    except Fault as fault:
-        if fault.__cause__ is not None:
-            show(fault.__cause__)
-        told = fault
-    except Exception as error:
-        show(error)
-        told = fault_of(error, ENTRY["function"])
-    send(link, json.dumps({"fault": [told.kind, told.text]}).encode())
-    os._exit(STATUS.get(told.kind, 70))
+    serve(asked, Candidate)

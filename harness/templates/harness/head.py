@@ -12,6 +12,7 @@
   cpu      verify and time on the CPU (Triton kernels in Triton's interpreter)
 
   candidate  calls the kernel on behalf of another harness.py, which starts it with --control FD and judges
+  author     makes the data and the expected outputs, started in the same way
 
   --out FILE     the report, as JSON; there from the start, replaced as the job goes on
   --ranges FILE  a log of the ranges, as JSON lines
@@ -43,6 +44,7 @@ import mmap
 import os
 import pickle
 import random
+import re
 import selectors
 import signal
 import socket
@@ -52,6 +54,7 @@ import sys
 import time
 import traceback
 import types
+import weakref
 
 CASE = {}  # rgpu puts the runner input here
 
@@ -72,7 +75,7 @@ TRACED_CALLS = 3
 STATUS = {
     "wrong_result": 1, "usage": 2, "bad_case": 3, "missing_file": 3, "no_driver": 4, "load": 5,
     "launch": 6, "out_of_memory": 6, "illegal_access": 7, "crash": 7, "host_entry": 8,
-    "reference": 9, "host_unfit": 11, "cuda": 12, "output": 13, "compile": 14, "clocks_disagree": 16, "internal": 70,
+    "reference": 9, "host_unfit": 11, "cuda": 12, "output": 13, "compile": 14, "clocks_disagree": 16, "not_credible": 17, "internal": 70,
 }
 
 
@@ -86,7 +89,7 @@ class Fault(Exception):
 
 def options():
     parser = argparse.ArgumentParser(usage="harness.py JOB [options]", add_help=False)
-    parser.add_argument("job", choices=["verify", "time", "once", "torch", "cpu", "board", "candidate"])
+    parser.add_argument("job", choices=["verify", "time", "once", "torch", "cpu", "board", "candidate", "author"])
     parser.add_argument("--control", type=int)
     for name in ("--out", "--ranges", "--trace"):
         parser.add_argument(name)

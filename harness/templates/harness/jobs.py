@@ -19,6 +19,42 @@ def cases_for(job):
     return [case for case in CASE["cases"] if not case.get("jobs") or job in case["jobs"]]
 
 
+class Budget:
+    """Shares the time of a job among the cases of a problem, which may have dozens: a GPU is not held
+    for minutes. Each case is checked and timed all the same."""
+
+    # Seconds of the cases together.
+    SECONDS = {"verify": 30.0, "time": 45.0}
+    # The least for the samples of a case.
+    LEAST = 0.3
+
+    def __init__(self, job, count):
+        seconds = self.SECONDS.get(job) if CASE.get("board") and count > 1 else None
+        self.until = math.inf if seconds is None else time.monotonic() + seconds
+        self.count, self.asked, self.checked_once, self.is_short = count, TIMING.get("max_seconds", 10.0), [], False
+
+    def is_spent(self):
+        return time.monotonic() >= self.until
+
+    def start(self, number):
+        """Sets the seconds for the samples of a case: its share of what is left."""
+        if math.isfinite(self.until):
+            share = (self.until - time.monotonic()) / (self.count - number)
+            TIMING["max_seconds"] = min(self.asked, max(share, self.LEAST))
+            self.is_short = self.is_short or share < self.LEAST
+
+    def tell(self):
+        if self.checked_once:
+            JOURNAL.gap(f"{len(self.checked_once)} of {self.count} cases, from `{self.checked_once[0]}` on, were checked on their own "
+                        f"data alone and not on unknown data too: all cases together have {self.SECONDS['verify']:.0f} s")
+        if self.is_short:
+            JOURNAL.gap(f"the {self.count} benchmarks share {self.SECONDS['time']:.0f} s, so that the last ones have few samples; "
+                        "`--problem-sizes NAME` times one for longer")
+
+
+BUDGET = None
+
+
 def verify(kernel):
     """Makes two calls on the same data, each with its own poison in the outputs."""
     with JOURNAL.enter("verify", kernel.case):
@@ -176,16 +212,16 @@ def rate_of_model():
             model["matmul_flops_per_s"] = matrix_rate(dtype)
 
 
-def enqueue_cycles(kernel):
+def enqueue_cycles(call, restore):
     """Clock cycles, at 2 GHz, that keep the GPU busy twice as long as the host needs to enqueue a call,
     so that the time between the events contains no launch latency; on new data the host needs longer.
     A call of many launches is not fully covered: waiting between its launches counts as its time."""
     took = []
     for _ in range(5):
-        kernel.restore()
+        restore()
         synchronize()
         begin = time.perf_counter_ns()
-        call(kernel)
+        call()
         took.append(time.perf_counter_ns() - begin)
     synchronize()
     return int(min(max(took), 500_000.0) * 4)
@@ -220,7 +256,7 @@ def timed(kernel, clock, flush, nvml, wall_ns, why):
             end.record()
         torch.cuda.synchronize()
         overhead = median([start.elapsed_time(end) * 1e6 for start, end in pairs[:25]])
-        hold = enqueue_cycles(kernel)
+        hold = enqueue_cycles(lambda: call(kernel), kernel.restore)
     with JOURNAL.enter("timed", kernel.case):
         while (wanted := sampling.wanted()) > 0:
             # A batch keeps the GPU busy for about 50 ms, so that readings fall within it.
@@ -274,12 +310,12 @@ def timed(kernel, clock, flush, nvml, wall_ns, why):
           f"{timing['samples']} samples, {watch.calls} outputs compared", flush=True)
 
 
-def judged(case, module, work):
+def judged(case, work):
     """Does `work` with a judge of this case; the reason if the kernel cannot be judged."""
     judge = None
     try:
         with JOURNAL.enter("setup", case):
-            judge = Judge(case, module)
+            judge = Judge(case)
             judge.open(1)
         return work(judge), None
     except Unsuited as why:
@@ -289,31 +325,35 @@ def judged(case, module, work):
             judge.close()
 
 
-def each_case(with_judge, alone):
-    """Does a job's work on each case: with the kernel in a process of its own, or where that cannot
-    be, `alone` with the reason."""
-    global CANDIDATE
-    reason, module = why_unprotected(), None
-    if reason is None:
-        module = load(REFERENCE["file"])
-        reason = "the reference imports the kernel" if is_loaded(ENTRY["file"]) else None
-    CANDIDATE = Process() if reason is None else None
-    results = []
+def each_case(with_judge, alone, before=lambda case: None):
+    """Does a job's work on each case: with kernel and reference in processes of their own, or where
+    that cannot be, `alone` with the reason. `before` comes before the kernel is loaded."""
+    global BUDGET, CANDIDATE, AUTHOR
+    cases = cases_for(JOURNAL.report["job"])
+    BUDGET = Budget(JOURNAL.report["job"], len(cases))
+    if not REFERENCE:
+        return [alone(case, i, "nothing checks its results") for i, case in enumerate(cases)]
+    prctl(4, 0)  # PR_SET_DUMPABLE: a process of the same user can neither trace nor read this one
+    prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what the candidate leaves behind becomes our child
+    results, processes = [], []
     try:
-        for i, case in enumerate(cases_for(JOURNAL.report["job"])):
-            why, done = reason, None
-            if CANDIDATE is not None:
-                done, why = judged(case, module, lambda judge: with_judge(judge, i))
+        with JOURNAL.enter("setup"):
+            AUTHOR, CANDIDATE = AuthorProcess(), CandidateProcess()
+            processes += [AUTHOR, CANDIDATE]
+            # Nothing of the kernel runs before `CANDIDATE.begin`.
+            AUTHOR.measure_turns()
+            AUTHOR.begin()
+            for case in cases if ENTRY.get("baselines") else []:
+                before(case)
+            CANDIDATE.begin()
+        for i, case in enumerate(cases):
+            BUDGET.start(i)
+            done, why = judged(case, lambda judge: with_judge(judge, i))
             results.append(alone(case, i, why) if why is not None else done)
+        BUDGET.tell()
     finally:
-        if CANDIDATE is not None:
-            CANDIDATE.close()
+        end_all(processes)
     return results
-
-
-def is_loaded(file):
-    path = os.path.join(HERE, file)
-    return any(getattr(module, "__file__", None) == path for module in list(sys.modules.values()))
 
 
 def verify_judged(judge):
@@ -321,7 +361,10 @@ def verify_judged(judge):
     case = judge.case
     with JOURNAL.enter("verify", case):
         judge.find_outputs(judge.warm_up(1, 0.0)["outputs"])
-        for data in [judge.first] + ([judge.fresh()] if judge.first.varies() else []):
+        is_again = judge.makes_new and not BUDGET.is_spent()
+        if judge.makes_new and not is_again:
+            BUDGET.checked_once.append(case["name"])
+        for data in [judge.first] + ([judge.fresh()] if is_again else []):
             runs, changed = [], []
             for pattern in (0, 1):
                 order = judge.prepare([data], pattern)
@@ -333,7 +376,7 @@ def verify_judged(judge):
                 names = [(name, g) for name, g, _ in data.expected]
                 runs.append([(name, g, t) for (name, g), t in zip(names, outputs)])
                 changed = changed or judge.changed_inputs()
-                data.refused = [*data.refused, data.refused_by_task(outputs)]
+                data.refused = [*data.refused, AUTHOR.refusal(data, outputs)]
             fault = conclude(data, runs, changed)
             if fault:
                 return fault
@@ -343,8 +386,10 @@ def verify_judged(judge):
 def time_judged(judge, asked, nvml, flush):
     """Samples one case: rounds that bound the time, then rounds with the candidate's own events."""
     case, on_cpu = judge.case, DEVICE == "cpu"
-    if not judge.first.varies():
-        raise Unsuited("every call has the same data")
+    with JOURNAL.enter("setup", case):
+        differs, needed = AUTHOR.needed() if judge.makes_new else (True, None)
+    if not differs:
+        raise Fault("not_credible", f"not credible: the outputs of `{case['name']}` are the same for other inputs, so that any kernel that keeps them is right")
     with JOURNAL.enter("warmup", case):
         warmed = judge.warm_up(asked.warmup, 0.0 if on_cpu else 0.2)
         judge.find_outputs(warmed["outputs"])
@@ -369,19 +414,29 @@ def time_judged(judge, asked, nvml, flush):
                 sampling.clocks.append(reading)
     bound = median(bounds)
     claim = None if asked.host_clock else median(sampling.kept())
-    reported, trust = (bound, "bounded") if claim is None else verdict_of(claim, bound, all(graphs))
+    reported, trust, why = trusted(judge, claim, bound, all(graphs))
     if reported is None:
         raise Fault("clocks_disagree", f"clocks disagree on `{case['name']}`: the kernel's process claims {claim / 1e3:.3f} us a call, "
                     f"but {judge.arena.slots} calls on new data took {bound / 1e3:.3f} us each by the judge's clock")
-    if trust == "bounded":
+    by_host = on_cpu or reported == bound
+    if reported == bound:
         sampling.samples, sampling.clocks = bounds, []
-    by_host = on_cpu or trust == "bounded"
     timing = sampling.finish("host" if by_host else "events", bool(flush) and not by_host, judge.verified)
-    timing.update(distinct_inputs=judge.distinct, wall_ns=whole, flushed_bytes=flush if flush and not by_host else None,
-                  trust=trust, bound_ns=bound, claimed_ns=claim)
+    timing.update(distinct_inputs=judge.distinct or 1, wall_ns=whole, flushed_bytes=flush if flush and not by_host else None,
+                  trust=trust, trust_reason=why, bound_ns=bound, bound_range_ns=[min(bounds), max(bounds)], claimed_ns=claim, needed_bytes=needed)
     JOURNAL.record(case, timing=timing)
     print(f"{JOURNAL.report['job']} {case['name']}: median {timing['median_ns'] / 1e3:.3f} us, {timing['samples']} samples, "
           f"{judge.verified} outputs compared, {trust}: at most {bound / 1e3:.3f} us by the judge's clock", flush=True)
+
+
+def trusted(judge, claim, bound, in_graph):
+    """The reported time in ns, its trust, and what lowers the trust."""
+    reported, trust = (bound, "bounded") if claim is None else verdict_of(claim, bound, in_graph)
+    if not judge.makes_new and reported is not None:
+        return bound, "unprotected", "every call has the same data, so that an answer can be kept from an earlier call"
+    if AUTHOR.shares and reported is not None:
+        return bound, "bounded", str(AUTHOR.shares)[:200]
+    return reported, trust, None
 
 
 def time_alone(case, i, why, asked, nvml, flush):
@@ -451,7 +506,7 @@ def job_time(asked):
             first_reading(nvml, asked)
         time_alone(case, i, why, asked, nvml, flush)
 
-    each_case(with_judge, alone)
+    each_case(with_judge, alone, lambda case: record_baselines(case, flush is not None))
     rate_of_model()
 
 
@@ -488,9 +543,12 @@ def job_torch(asked):
 
 
 def job_cpu(asked):
+    has_triton = []
+
     def with_judge(judge, i):
+        has_triton.append(CANDIDATE.interpreted)
         fault = verify_judged(judge)
-        if fault is None and judge.first.varies():
+        if fault is None:
             time_judged(judge, argparse.Namespace(warmup=min(asked.warmup, 1), host_clock=False), None, None)
         return fault
 
@@ -503,12 +561,11 @@ def job_cpu(asked):
         if fault is None:
             timed(kernel, "host", None, None, None, why)
             time_baselines(kernel, None)
-            rate_of_model()
         return fault
 
-    has_triton = []
-    faults = each_case(with_judge, alone)
-    if any(has_triton) or (not has_triton and "triton" in sys.modules):
+    faults = each_case(with_judge, alone, lambda case: record_baselines(case, False))
+    rate_of_model()
+    if any(has_triton):
         JOURNAL.gap("Triton's kernels ran in its interpreter: what they compute is checked, their time says nothing")
     for fault in filter(None, faults):
         raise fault
@@ -524,7 +581,7 @@ def cuda_of_driver():
 def open_device(job):
     """The device of the tensors. Without a GPU only `cpu` and `torch` can run."""
     if job == "cpu" or not torch.cuda.is_available():
-        if job not in ("cpu", "torch", "candidate"):
+        if job not in ("cpu", "torch", "candidate", "author"):
             raise Fault("no_driver", "torch sees no GPU: " + (f"it is built for CUDA {torch.version.cuda}" if torch.version.cuda else "it is built without CUDA"))
         # Triton compiles only for GPUs, but can be interpreted.
         os.environ["TRITON_INTERPRET"] = "1"
@@ -559,7 +616,7 @@ def work(asked):
         JOURNAL.gap("there is no NVTX library, so tools see no ranges: the package nvidia-nvtx has it")
     with torch.no_grad():
         {"verify": job_verify, "time": job_time, "once": job_once, "torch": job_torch, "cpu": job_cpu,
-         "candidate": job_candidate}[asked.job](asked)
+         "candidate": job_candidate, "author": job_author}[asked.job](asked)
 
 
 def users_frames(error):

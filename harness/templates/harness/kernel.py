@@ -11,20 +11,48 @@ def load(path):
     folder = os.path.dirname(path)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    if "task" not in sys.modules and importlib.util.find_spec("task") is None:
-        stub = types.ModuleType("task")
-        stub.input_t = stub.output_t = object
-        sys.modules["task"] = stub
+    add_stand_ins(path)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except ModuleNotFoundError as error:
+            if not build_extension(error.name):
+                raise
+            spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
         raise Fault("load", f"`{os.path.basename(path)}` imports `{error.name}`, which this Python has not ({sys.executable})") from error
     except Exception as error:
         raise fault_of(error, os.path.basename(path)) from error
     return module
+
+
+def build_extension(name):
+    """Builds the torch extension that a missing module is, if its sources were sent. Whether there are any."""
+    sources, folders = [], set()
+    for ending in ("cu", "cpp", "cc"):
+        sources += glob.glob(os.path.join(HERE, "src", "**", "*." + ending), recursive=True)
+    is_defined = False
+    for source in sources:
+        folders.add(os.path.dirname(source))
+        with open(source, encoding="utf-8", errors="replace") as file:
+            is_defined = is_defined or f"PYBIND11_MODULE({name}," in file.read()
+    if not name or not is_defined:
+        return False
+    from torch.utils import cpp_extension
+    place = os.path.join(HERE, "extension")
+    os.makedirs(place, exist_ok=True)
+    print(f"building the extension `{name}` of {len(sources)} sources", flush=True)
+    try:
+        sys.modules[name] = cpp_extension.load(
+            name=name, sources=sorted(sources), build_directory=place, extra_include_paths=sorted(folders),
+            extra_cflags=["-O3", "-std=c++17"], extra_cuda_cflags=["-O3", "-lineinfo"])
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if "error" in line] or str(error).splitlines() or [""]
+        raise Fault("compile", f"the extension `{name}` cannot be built: {lines[0].strip()[:500]}") from error
+    return True
 
 
 def function_of(module, name):
@@ -83,10 +111,7 @@ class Kernel(MadeData):
         self.reference = function_of(self.reference_module, REFERENCE["function"]) if is_there else None
         self.popcorn = not case["groups"][0].get("args")
         self.inside, self.given, self.fill_s = None, None, 0.0
-        self.extras = {**settings(), "seed": SEED, "device": DEVICE, **sizes(case)}
-        if "seed" in case.get("values", {}):
-            # The case's own data, unless the user asks for others.
-            self.extras["seed"] += SEED - DEFAULT_SEED
+        self.extras = extras_of(case)
         self.prepare(module)
         self.fill(SEED)
 
@@ -95,13 +120,14 @@ class Kernel(MadeData):
         start = time.perf_counter_ns()
         done = False
         if ENTRY.get("prepare"):
-            build = function_of(module, ENTRY["prepare"])
-            torch.manual_seed(SEED)
-            self.extras["model"] = blamed(lambda: build(**bind(build, self.extras)), build.__name__)
+            self.extras["model"] = built(module, self.extras)
             done = True
         if self.popcorn and inspect.isclass(self.function):
-            self.function, self.reference = self.instance(self.function), self.reference and self.instance(self.reference)
-            self.share_weights()
+            arguments = constructor_arguments()
+            self.function, self.reference = (thing and instance(thing, arguments) for thing in (self.function, self.reference))
+            if isinstance(self.function, torch.nn.Module) and isinstance(self.reference, torch.nn.Module):
+                if not takes_weights(self.function, self.reference.state_dict()):
+                    JOURNAL.gap(OTHER_WEIGHTS)
             done = True
         if self.popcorn and not self.case.get("values") and callable(getattr(module, "compile_kernel", None)):
             blamed(lambda: module.compile_kernel(self.extras["problem_sizes"]), "compile_kernel")
@@ -109,14 +135,9 @@ class Kernel(MadeData):
         if done:
             synchronize()
             JOURNAL.record(self.case, prepare_ns=float(time.perf_counter_ns() - start))
-        model = self.extras.get("model")
-        if isinstance(model, torch.nn.Module):
-            counts = {}
-            for parameter in model.parameters():
-                counts[parameter.dtype] = counts.get(parameter.dtype, 0) + parameter.numel()
-            most = max(counts, key=counts.get) if counts else None
-            JOURNAL.report.setdefault("model", {}).update(
-                parameters=sum(counts.values()), dtype=str(most).replace("torch.", "") if most else None)
+        facts = facts_of_model(self.extras.get("model"))
+        if facts:
+            JOURNAL.report.setdefault("model", {}).update(facts)
 
     def fill(self, seed):
         """The data and the expected outputs. `fixed` holds the contents that are restored before
@@ -171,11 +192,6 @@ class Kernel(MadeData):
             before.copy_(tensor)
         for _, now, before in self.kept:
             before.copy_(now)
-
-    def varies(self):
-        """Whether another seed gives other contents. Files, constants and arguments with their own seed do not."""
-        drawn = lambda arg: isinstance(arg.get("init"), dict) and not {"uniform", "normal", "ints", "bits"}.isdisjoint(arg["init"])
-        return self.popcorn or any(drawn(arg) and "seed" not in arg for arg in self.case["groups"][0]["args"])
 
     def argument(self, arg, group, position, seed):
         if arg["role"] == "scalar":
@@ -237,6 +253,40 @@ class Kernel(MadeData):
 
     def changed_inputs(self):
         return [name for name, now, before in self.kept if not torch.equal(raw(now), raw(before))]
+
+
+def varies(case):
+    """Whether another seed gives other contents. Files, constants and arguments with their own seed do not."""
+    drawn = lambda arg: isinstance(arg.get("init"), dict) and not {"uniform", "normal", "ints", "bits"}.isdisjoint(arg["init"])
+    args = case["groups"][0].get("args")
+    return not args or any(drawn(arg) and "seed" not in arg for arg in args)
+
+
+def extras_of(case):
+    """What a function may take beside the arguments of a case."""
+    extras = {**settings(), "seed": SEED, "device": DEVICE, **sizes(case)}
+    if "seed" in case.get("values", {}):
+        # The case's own data, unless the user asks for others.
+        extras["seed"] += SEED - DEFAULT_SEED
+    return extras
+
+
+def built(module, extras):
+    """What `prepare` makes."""
+    build = function_of(module, ENTRY["prepare"])
+    torch.manual_seed(SEED)
+    return blamed(lambda: build(**bind(build, extras)), build.__name__)
+
+
+def facts_of_model(model):
+    """The number of a model's weights, and the dtype of most of them."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    counts = {}
+    for parameter in model.parameters():
+        counts[parameter.dtype] = counts.get(parameter.dtype, 0) + parameter.numel()
+    most = max(counts, key=counts.get) if counts else None
+    return {"parameters": sum(counts.values()), "dtype": str(most).replace("torch.", "") if most else None}
 
 
 def settings():

@@ -2,6 +2,7 @@
 
 # The seed before each constructor, as in KernelBench: so that both models draw the same weights.
 WEIGHT_SEED = 42
+OTHER_WEIGHTS = "the kernel's weights have other names or shapes than the reference's: both were made after the same seed"
 
 
 class MadeData:
@@ -46,8 +47,9 @@ class MadeData:
         chosen = bind(make, values)
         if any(p.kind == p.VAR_KEYWORD for p in parameters(make).values()):
             chosen.update(self.case.get("values", {}))
-        data = blamed(lambda: make(**chosen), make.__name__, "reference")
-        return mapped(data, lambda t: t.to(DEVICE)) if inputs.get("spread") else data
+        if not inputs.get("spread"):
+            return blamed(lambda: make(**chosen), make.__name__, "reference")
+        return mapped(on_device(lambda: make(**chosen), make.__name__, values["seed"], "reference"), lambda t: t.to(DEVICE))
 
     def call_on(self, function, data):
         """A call of a user's function on the data, as it takes it. What Python has to find out for
@@ -103,31 +105,51 @@ class MadeData:
         said = blamed(lambda: check(data, result), REFERENCE["checker"], "reference")
         return message_of(said, REFERENCE["checker"])
 
-    def instance(self, thing):
-        """An object of the user's class, made with the problem's own arguments; a function stays."""
-        inputs = ENTRY.get("inputs") or {}
-        if not inspect.isclass(thing) or not inputs.get("constructor"):
-            return thing
-        arguments = function_of(load(inputs["file"]), inputs["constructor"])
-        torch.manual_seed(WEIGHT_SEED)
-        given = blamed(arguments, arguments.__name__, "reference")
-        torch.manual_seed(WEIGHT_SEED)
-        build = (lambda: thing(**given)) if isinstance(given, dict) else (lambda: thing(*given))
-        made = blamed(build, thing.__name__)
-        return made.to(DEVICE) if isinstance(made, torch.nn.Module) else made
 
-    def share_weights(self):
-        """Gives the kernel the reference's weights where they differ and have the same names."""
-        mine, theirs = self.function, self.reference
-        if not (isinstance(mine, torch.nn.Module) and isinstance(theirs, torch.nn.Module)):
-            return
-        own, wanted = mine.state_dict(), theirs.state_dict()
-        alike = own.keys() == wanted.keys() and all(own[k].shape == wanted[k].shape for k in own)
-        if alike and not all(same_bytes(own[k], wanted[k]) for k in own if own[k].dtype == wanted[k].dtype):
-            mine.load_state_dict(wanted)
-            print("the kernel has the reference's weights, by name", flush=True)
-        elif not alike and wanted:
-            JOURNAL.gap("the kernel's weights have other names or shapes than the reference's: both were made after the same seed")
+def constructor_arguments():
+    """The problem's own arguments for its classes; none if it has none."""
+    inputs = ENTRY.get("inputs") or {}
+    if not inputs.get("constructor"):
+        return None
+    make = function_of(load(inputs["file"]), inputs["constructor"])
+    torch.manual_seed(WEIGHT_SEED)
+    return blamed(make, make.__name__, "reference")
+
+
+def instance(thing, arguments):
+    """An object of the user's class; a function stays."""
+    if not inspect.isclass(thing) or arguments is None:
+        return thing
+    torch.manual_seed(WEIGHT_SEED)
+    build = (lambda: thing(**arguments)) if isinstance(arguments, dict) else (lambda: thing(*arguments))
+    made = on_device(build, thing.__name__, WEIGHT_SEED)
+    return made.to(DEVICE) if isinstance(made, torch.nn.Module) else made
+
+
+def takes_weights(model, wanted):
+    """Gives a model the reference's weights where they differ; false if they have not the same names."""
+    own = model.state_dict()
+    if own.keys() != wanted.keys() or any(own[k].shape != wanted[k].shape for k in own):
+        return not wanted
+    if not all(same_bytes(own[k].cpu(), wanted[k].cpu()) for k in own if own[k].dtype == wanted[k].dtype):
+        model.load_state_dict(wanted)
+        print("the kernel has the reference's weights, by name", flush=True)
+    return True
+
+
+def on_device(make, name, seed, kind="host_entry"):
+    """What a function makes after a seed, with new tensors on the GPU: gigabytes of random numbers take a CPU many
+    seconds. A function that needs them on the CPU gets them there."""
+    torch.manual_seed(seed)
+    if DEVICE == "cuda":
+        try:
+            with torch.device(DEVICE):
+                return make()
+        except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise fault_of(error, name, kind) from error
+        torch.manual_seed(seed)
+    return blamed(make, name, kind)
 
 
 def message_of(said, name):

@@ -10,6 +10,7 @@ use rgpu_model::finding::{GainScope, PotentialGain};
 use rgpu_model::{Finding, Trace};
 
 use crate::cause::words;
+use crate::code::OwnCode;
 use crate::gains::process_of;
 use crate::host_calls::CallKind;
 use crate::steps::Step;
@@ -45,16 +46,18 @@ pub(crate) fn compiled_again(trace: &Trace, order: &[u32], steps: &[Step]) -> Op
     let mut busy_until_ns = spans.first()?.1;
     let process = process_of(launching_thread(trace, order)?);
     let kinds: Vec<CallKind> = trace.names.iter().map(|name| CallKind::of(name)).collect();
-    let loads = trace.calls.iter().filter(|call| {
+    let loads = trace.calls.iter().zip(0_u32..).filter(|(call, _)| {
         kinds.get(call.name as usize) == Some(&CallKind::Load) && process_of(call.thread) == process
     });
-    let loads: Vec<u64> = loads.map(|call| call.start_ns).collect();
+    let loads: Vec<(u64, u32)> = loads.map(|(call, at)| (call.start_ns, at)).collect();
     let (mut pauses, mut late, mut lost_ns) = (0_usize, 0_usize, 0_u64);
+    let mut lost_before = Vec::new();
     for (start_ns, work_end_ns) in spans {
         let pause_ns = start_ns.saturating_sub(busy_until_ns);
         if pause_ns >= LEAST_PAUSE_NS {
-            let next = loads.partition_point(|load| *load < busy_until_ns);
-            if loads.get(next).is_some_and(|load| *load < start_ns) {
+            let next = loads.partition_point(|(load_ns, _)| *load_ns < busy_until_ns);
+            if let Some((_, load)) = loads.get(next).filter(|(load_ns, _)| *load_ns < start_ns) {
+                lost_before.push((*load, pause_ns as f64));
                 pauses += 1;
                 late += usize::from(busy_until_ns > middle_ns);
                 lost_ns = lost_ns.saturating_add(pause_ns);
@@ -77,7 +80,8 @@ pub(crate) fn compiled_again(trace: &Trace, order: &[u32], steps: &[Step]) -> Op
                 or flag that is a static argument, a function made anew. Pass numbers as arrays \
                 (JAX: no `static_argnums`; `lax.fori_loop` takes a traced bound), pad shapes, keep \
                 the compiled function; `JAX_LOG_COMPILES=1` or `TORCH_LOGS=recompiles` names it";
-    Some(finding("compiled_again", "compile once", lost_ns, share.min(1.0), text, hint))
+    let found = finding("compiled_again", "compile once", lost_ns, share.min(1.0), text, hint);
+    Some(Finding { code: OwnCode::new(trace).places(lost_before), ..found })
 }
 
 /// One long piece of the host's own work, beside which the GPU's work is short. `program_ns` is the
@@ -87,18 +91,18 @@ pub(crate) fn host_alone(trace: &Trace, order: &[u32], program_ns: u64) -> Optio
     let (mut longest_ns, mut next) = (0, None);
     let (mut first_ns, mut last_ns) = (u64::MAX, 0_u64);
     let mut is_begun = false;
-    for call in trace.calls.iter().filter(|call| call.thread == thread) {
+    for (call, at) in trace.calls.iter().zip(0_u32..).filter(|(call, _)| call.thread == thread) {
         first_ns = first_ns.min(call.start_ns);
         let pause_ns = call.start_ns.saturating_sub(last_ns.max(first_ns));
         if pause_ns > longest_ns && is_begun {
-            (longest_ns, next) = (pause_ns, Some((call, last_ns)));
+            (longest_ns, next) = (pause_ns, Some((call, at, last_ns)));
         }
         // Before the first call that needs it, the driver makes its context.
         let name = trace.names.get(call.name as usize).map_or("", String::as_str);
         is_begun |= CallKind::of(name) != CallKind::Other;
         last_ns = last_ns.max(call.start_ns.saturating_add(call.duration_ns));
     }
-    let (call, from_ns) = next?;
+    let (call, call_at, from_ns) = next?;
     if leads_to_loading(trace, order, thread, call.start_ns) {
         return None;
     }
@@ -131,14 +135,10 @@ pub(crate) fn host_alone(trace: &Trace, order: &[u32], program_ns: u64) -> Optio
     );
     let hint = "make or check this data on the GPU, with several threads, or while the GPU works; \
                 `perf record -g` (Python: `py-spy record`) names the function";
-    Some(finding(
-        "host_alone",
-        "shorten the host's own work",
-        longest_ns,
-        share.min(1.0),
-        text,
-        hint,
-    ))
+    let change = "shorten the host's own work";
+    let found = finding("host_alone", change, longest_ns, share.min(1.0), text, hint);
+    // The call that ends the pause comes from what the host works for.
+    Some(Finding { code: OwnCode::new(trace).places([(call_at, longest_ns as f64)]), ..found })
 }
 
 /// Whether code is loaded between a pause of a thread and its next launch: the pause was a
@@ -197,10 +197,13 @@ mod tests {
 
     #[test]
     fn code_that_is_compiled_again_and_again_is_no_start_up() {
-        let window = sweeps(8, 8);
+        let mut window = sweeps(8, 8);
+        window.call_from("cuModuleLoadData", 7);
         let (account, findings) = crate::account(&window.trace, &window.facts).unwrap();
         assert!(account.step.is_some());
         assert_eq!(findings[0].id, "compiled_again");
+        let place = findings[0].code.first().and_then(|place| place.line);
+        assert_eq!(place, Some(7));
         assert!(findings[0].text.contains("5 times"), "{}", findings[0].text);
         // Without that of the first steps, and of the queue that the GPU works off meanwhile.
         let ns = findings[0].stake.as_ref().map_or(0, |stake| stake.ns);
@@ -214,9 +217,11 @@ mod tests {
     fn a_program_that_is_mostly_host_work_is_told_so() {
         let chunk = || StepScript::new().kernel("price(float *)", 50.0);
         let first = StepScript::new().call("cudaMalloc", 200.0).host(900_000.0).then(chunk());
-        let window = play(&[vec![first], vec![chunk(); 60]].concat());
+        let mut window = play(&[vec![first], vec![chunk(); 60]].concat());
+        window.call_from("cudaLaunchKernel", 9);
         let (_, findings) = crate::account(&window.trace, &window.facts).unwrap();
         let found = findings.iter().find(|finding| finding.id == "host_alone").unwrap();
+        assert_eq!(found.code.first().and_then(|place| place.line), Some(9));
         assert!(found.text.contains("900 ms"), "{}", found.text);
         let window = play(&[vec![chunk()], vec![chunk(); 60]].concat());
         let (_, findings) = crate::account(&window.trace, &window.facts).unwrap();

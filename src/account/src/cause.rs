@@ -20,8 +20,10 @@ mod dropout;
 mod eager_loss;
 mod eager_norm;
 mod element_wise_chain;
+mod few_blocks;
 mod fp32_products;
 mod gradient_fills;
+mod graph_breaks;
 mod graph_made;
 mod growing_copies;
 mod host_pause;
@@ -31,9 +33,11 @@ mod jax_random;
 mod large_fills;
 mod launch_bound;
 mod launches;
+mod launches_wait;
 mod layout_copies;
 mod loading;
 mod made_on_host;
+mod matrix_vector;
 mod needless_wait;
 mod opaque_graph;
 mod pageable;
@@ -48,6 +52,7 @@ mod rnn_weights;
 mod same_work_again;
 mod slow_library_kernel;
 mod slow_steps;
+mod slow_variants;
 mod small_copies;
 mod small_kernel_loop;
 mod small_products;
@@ -118,6 +123,7 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "arrays_made_on_host", find: made_on_host::find },
     Cause { id: "data_through_host", find: through_host::find },
     Cause { id: "unified_memory_migrations", find: unified::find },
+    Cause { id: "launches_wait", find: launches_wait::find },
     Cause { id: "launch_bound", find: launch_bound::find },
     Cause { id: "host_work_per_launch", find: host_per_launch::find },
     Cause { id: "loop_of_small_kernels", find: small_kernel_loop::find },
@@ -149,7 +155,9 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "eager_cross_entropy", find: eager_loss::find },
     Cause { id: "eager_norm", find: eager_norm::find },
     Cause { id: "unfused_element_wise", find: element_wise_chain::find },
+    Cause { id: "few_blocks", find: few_blocks::find },
     Cause { id: "fp32_products", find: fp32_products::find },
+    Cause { id: "graph_breaks", find: graph_breaks::find },
     Cause { id: "gradient_fills", find: gradient_fills::find },
     Cause { id: "growing_copies", find: growing_copies::find },
     Cause { id: "index_duplicates", find: index_duplicates::find },
@@ -160,13 +168,16 @@ pub static CAUSES: &[Cause] = &[
     Cause { id: "rnn_weights", find: rnn_weights::find },
     Cause { id: "same_work_again", find: same_work_again::find },
     Cause { id: "slow_library_kernel", find: slow_library_kernel::find },
+    Cause { id: "slow_variant", find: slow_variants::find },
     Cause { id: "small_products", find: small_products::find },
     Cause { id: "sort_in_step", find: sort_in_step::find },
     Cause { id: "strided_access", find: strided_access::find },
     Cause { id: "graph_not_traced", find: opaque_graph::find },
     Cause { id: "sequence_lengths_vary", find: varying_lengths::find },
+    Cause { id: "matrix_vector_products", find: matrix_vector::find },
     Cause { id: "output_not_read", find: unread_output::find },
     Cause { id: "unused_gradients", find: unused_gradients::find },
+    Cause { id: "gradients_thrown_away", find: unused_gradients::find_thrown_away },
     Cause { id: "unfused_optimizer", find: unfused_optimizer::find },
     Cause { id: "written_out_attention", find: written_out_attention::find },
 ];

@@ -29,8 +29,23 @@ pub struct Edits {
     /// Work whose launch comes from a CUDA graph: it starts right after its predecessor, whatever
     /// its own call says. The calls are removed with `call_ns` and `host_before_ns`.
     pub in_graph: BTreeSet<u32>,
-    /// Nanoseconds that the profiler adds to each call of the host, which are taken out.
-    pub tool_ns: u64,
+    /// What the profiler adds to each call of the host, which is taken out.
+    pub tool: ToolTime,
+}
+
+/// What a profiler adds to each call of the host and to the time before the next one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ToolTime {
+    /// Nanoseconds of both together, at most.
+    pub ns: u64,
+    /// The part of each of the two times that it is at most, 0 to 1.
+    pub most_share: f64,
+}
+
+impl Default for ToolTime {
+    fn default() -> ToolTime {
+        ToolTime { ns: 0, most_share: 0.7 }
+    }
 }
 
 impl Edits {
@@ -49,7 +64,9 @@ impl Edits {
         self.own_stream.extend(&other.own_stream);
         self.no_event.extend(&other.no_event);
         self.in_graph.extend(&other.in_graph);
-        self.tool_ns = self.tool_ns.max(other.tool_ns);
+        if other.tool.ns > self.tool.ns {
+            self.tool = other.tool;
+        }
     }
 
     /// Whether nothing is changed.

@@ -15,7 +15,7 @@ use crate::benchmark;
 use crate::between;
 use crate::cause::{CAUSES, Cause, Found};
 use crate::class::{self, KernelFamily};
-use crate::edits::Edits;
+use crate::edits::{Edits, ToolTime};
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
 use crate::path;
@@ -32,14 +32,17 @@ const LEAST_UNSURE_SHARE: f64 = 0.03;
 const MOST_TOOL_NS: u64 = 1 << 18;
 /// Nanoseconds to which that time is found.
 const TOOL_PRECISION_NS: u64 = 250;
-/// Up to that in programs that call each operator from Python, for which nsys sees many more calls
-/// than it lists: on one H200 0.1 to 60 µs explain the steps of torch programs without it.
+/// In programs that call each operator from Python, nsys sees many more calls than it lists, and adds
+/// to the host's time by a multiple: on one H200 1.36 to 1.71 in steps of torch programs of which the
+/// host is the limit, up to 1.8 in others. In one call, and the time before the next, it adds no more
+/// than these nanoseconds.
+const PYTHON_SLOWDOWN: [f64; 2] = [1.3, 1.8];
 const MOST_PYTHON_TOOL_NS: u64 = 40_000;
 /// Causes whose change rewrites much of a program, and those that only name a place: what their
 /// gain counts in the order, so that a plain mistake of about the same gain comes first.
 const GENERAL: &[(&str, f64)] = &[
-    ("launch_bound", 0.6),
-    ("host_work_per_launch", 0.6),
+    ("launch_bound", 0.2),
+    ("host_work_per_launch", 0.2),
     ("unfused_element_wise", 0.6),
     ("same_work_again", 0.6),
     ("host_pause", 0.75),
@@ -51,16 +54,22 @@ const OF_LAUNCHES: &[&str] = &["launch_bound", "host_work_per_launch"];
 const TELL_COMPILING: &[&str] = &["compiled_in_loop", "autotuning", "graph_made_in_loop"];
 /// What a replay does not know (caches, clocks, other work that changes with the program) makes gains
 /// differ from it: on an H200 most programs whose cause was found first gained at least this part of
-/// the least gain, and at most the most one with this part of itself, or this of the rest.
-const LEAST_OF_LOW: f64 = 0.75;
-const MORE_OF_HIGH: f64 = 0.4;
-const MORE_OF_REST: f64 = 0.28;
+/// the least gain, and at most the most one with this part of itself, or this of the rest. The work
+/// that is left may be shorter by this part, too.
+const LEAST_OF_LOW: f64 = 0.85;
+const MORE_OF_HIGH: f64 = 0.2;
+const MORE_OF_REST: f64 = 0.2;
+const LESS_WORK: f64 = 0.05;
 /// A step was measured without the profiler to this: the replay's may be shorter or longer.
 const PLAIN_PRECISION: f64 = 0.03;
 /// Causes that are replayed together.
 const TOGETHER: usize = 3;
 /// A finding that adds less than this part of its own gain to those before it tells the same again.
 const LEAST_OWN_SHARE: f64 = 0.2;
+/// Then the first finding beside which it adds less than this part names its change, of at most so
+/// many.
+const MOST_SHARED: f64 = 0.5;
+const MAX_INSTEAD: usize = 2;
 /// The part of a step that is most of it, and what a finding about it stands for without a gain.
 const MOST_OF_STEP: f64 = 0.5;
 const WEIGHT_WITHOUT_GAIN: f64 = 0.12;
@@ -76,7 +85,8 @@ pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<F
     let (program_ns, program_parts) = program(trace, &order);
     let mut account =
         Account { program_ns, program_parts, rank, from: trace.from.clone(), ..Account::default() };
-    if let Some(benchmark) = benchmark::find(trace, &order) {
+    let benchmark = benchmark::find(trace, &order);
+    if let Some(benchmark) = benchmark.as_ref().filter(|benchmark| benchmark.is_program()) {
         account.no_gains = Some("it measures kernels one by one, and has no steps".to_owned());
         return Some((account, vec![benchmark.finding(trace)]));
     }
@@ -92,11 +102,11 @@ pub(crate) fn account(trace: &Trace, facts: &GpuFacts) -> Option<(Account, Vec<F
     let is_told = findings.iter().any(|finding| TELL_COMPILING.contains(&finding.id.as_str()));
     let all = steps.as_ref().map_or(&[][..], |steps| steps.all.as_slice());
     let again = between::compiled_again(trace, &order, all);
-    let of_program = again.filter(|_| !is_told).into_iter().chain(between::host_alone(
-        trace,
-        &order,
-        account.program_ns,
-    ));
+    let program_ns = account.program_ns;
+    let tuning = benchmark.and_then(|benchmark| benchmark.tuning(trace, program_ns));
+    let of_program = again.filter(|_| !is_told).into_iter();
+    let of_program = of_program.chain(between::host_alone(trace, &order, program_ns));
+    let of_program = of_program.chain(tuning);
     for finding in of_program {
         let share = |finding: &Finding| finding.stake.as_ref().map_or(0.0, |stake| stake.share);
         let at = findings.iter().position(|other| share(other) < share(&finding));
@@ -199,19 +209,19 @@ fn account_of_steps(
         ));
         return Vec::new();
     }
-    let (least_ns, most_ns) = tool_ns(&graph, &work, &boundaries, facts);
-    let Some(replays) = Replays::new(&graph, &boundaries, [least_ns, most_ns]) else {
+    let tools = tool_times(&graph, &work, &boundaries, facts);
+    let Some(replays) = Replays::new(&graph, &boundaries, tools) else {
         account.no_gains = Some("the steps could not be replayed".to_owned());
         return Vec::new();
     };
     let view = View::new(trace, facts, steps, &graph, &path);
     let mut gains: Vec<Gain<'_>> = CAUSES
         .iter()
-        .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &replays)))
+        .filter_map(|cause| Some(Gain::new(cause, (cause.find)(&view)?, &view, &replays)))
         .collect();
     gains.retain(|gain| gain.found.most.is_empty() || gain.high >= gain.least_share());
     gains.sort_by(|a, b| b.weight(&view).total_cmp(&a.weight(&view)));
-    drop_told(&mut gains, &replays);
+    let gains = drop_told(gains, &replays);
     account.together = together(&gains, &replays);
     gains.iter().map(|gain| gain.finding(&view, &replays)).collect()
 }
@@ -239,38 +249,55 @@ fn recorded_step_ns(
     Some(ns as f64 / (steps - steps / 2) as f64).filter(|ns| *ns > 0.0)
 }
 
-/// What the profiler adds to each call, in nanoseconds: least and most. If a step was measured
-/// without it, the times that make the replayed step as long, found by halving an interval.
-fn tool_ns(graph: &Graph<'_>, work: &[u32], boundaries: &[u32], facts: &GpuFacts) -> (u64, u64) {
-    let Some(plain_ns) = facts.plain_step_ns.filter(|ns| *ns > 0) else {
-        let Some((least_ns, most_ns)) = facts.tool_ns else { return (0, 0) };
-        let is_python = is_called_from_python(graph.trace, work);
-        return (least_ns, if is_python { most_ns.max(MOST_PYTHON_TOOL_NS) } else { most_ns });
-    };
-    // Where the GPU is the limit, any longer time of the profiler explains the step as well.
-    let find = |least_step_ns: f64| {
-        let (mut low_ns, mut high_ns) = (0, MOST_TOOL_NS);
-        while high_ns - low_ns > TOOL_PRECISION_NS {
-            let tool_ns = low_ns + (high_ns - low_ns) / 2;
-            let replayed = graph.replay(&Edits { tool_ns, ..Edits::default() });
-            if replayed.step_ns(boundaries).is_some_and(|step_ns| step_ns > least_step_ns) {
-                low_ns = tool_ns;
-            } else {
-                high_ns = tool_ns;
-            }
-        }
-        low_ns
-    };
-    let plain_ns = plain_ns as f64;
-    (find(plain_ns * (1.0 + PLAIN_PRECISION)), find(plain_ns * (1.0 - PLAIN_PRECISION)))
+/// What the profiler adds to each call: least and most. If a step was measured without it, the times
+/// that make the replayed step as long.
+fn tool_times(
+    graph: &Graph<'_>,
+    work: &[u32],
+    boundaries: &[u32],
+    facts: &GpuFacts,
+) -> [ToolTime; 2] {
+    let of_ns = |ns: u64| ToolTime { ns, ..ToolTime::default() };
+    if let Some(plain_ns) = facts.plain_step_ns.filter(|ns| *ns > 0) {
+        let plain_ns = plain_ns as f64;
+        let shares = [1.0 + PLAIN_PRECISION, 1.0 - PLAIN_PRECISION];
+        return shares.map(|share| of_ns(tool_ns_of_step(graph, boundaries, plain_ns * share)));
+    }
+    let Some((least_ns, most_ns)) = facts.tool_ns else { return [ToolTime::default(); 2] };
+    if !is_called_from_python(graph.trace, work) {
+        return [least_ns, most_ns].map(of_ns);
+    }
+    PYTHON_SLOWDOWN
+        .map(|multiple| ToolTime { ns: MOST_PYTHON_TOOL_NS, most_share: 1.0 - 1.0 / multiple })
 }
 
-/// Whether each operator of a program is a call from Python: it has kernels of torch or CuPy.
+/// The most that the profiler may add to each call, in nanoseconds, if a step without it takes
+/// `least_step_ns` or longer, found by halving an interval. Where the GPU is the limit, any time of
+/// the profiler explains the step.
+fn tool_ns_of_step(graph: &Graph<'_>, boundaries: &[u32], least_step_ns: f64) -> u64 {
+    let (mut low_ns, mut high_ns) = (0, MOST_TOOL_NS);
+    while high_ns - low_ns > TOOL_PRECISION_NS {
+        let ns = low_ns + (high_ns - low_ns) / 2;
+        let tool = ToolTime { ns, ..ToolTime::default() };
+        let replayed = graph.replay(&Edits { tool, ..Edits::default() });
+        if replayed.step_ns(boundaries).is_some_and(|step_ns| step_ns > least_step_ns) {
+            low_ns = ns;
+        } else {
+            high_ns = ns;
+        }
+    }
+    low_ns
+}
+
+/// Whether each operator of a program is a call from Python: it has kernels of torch, CuPy or XLA.
 fn is_called_from_python(trace: &Trace, work: &[u32]) -> bool {
     let work = work.iter().filter_map(|at| trace.work.get(*at as usize));
     let names: BTreeSet<u32> = work.map(|work| work.name).collect();
     let mut names = names.into_iter().filter_map(|name| trace.names.get(name as usize));
-    names.any(|name| matches!(class::family(name), KernelFamily::Torch | KernelFamily::Cupy))
+    names.any(|name| {
+        let family = class::family(name);
+        matches!(family, KernelFamily::Torch | KernelFamily::Cupy | KernelFamily::Xla)
+    })
 }
 
 /// Replays of one window: with the least and with the most time of the profiler taken out.
@@ -283,8 +310,8 @@ struct Replays<'g> {
 /// The unchanged steps.
 #[derive(Clone, Copy, Default)]
 struct Base {
-    /// Nanoseconds of the profiler in each call, which are taken out.
-    tool_ns: u64,
+    /// What the profiler adds, which is taken out.
+    tool: ToolTime,
     /// The steady time of a step, in nanoseconds.
     step_ns: f64,
     /// From the end of a step's work to that of the next, in nanoseconds.
@@ -293,13 +320,17 @@ struct Base {
 
 impl<'g> Replays<'g> {
     /// `None` if the steps have no length.
-    fn new(graph: &'g Graph<'g>, boundaries: &'g [u32], tool_ns: [u64; 2]) -> Option<Replays<'g>> {
+    fn new(
+        graph: &'g Graph<'g>,
+        boundaries: &'g [u32],
+        tools: [ToolTime; 2],
+    ) -> Option<Replays<'g>> {
         let mut bases = [Base::default(); 2];
-        for (base, tool_ns) in bases.iter_mut().zip(tool_ns) {
-            let replayed = graph.replay(&Edits { tool_ns, ..Edits::default() });
+        for (base, tool) in bases.iter_mut().zip(tools) {
+            let replayed = graph.replay(&Edits { tool, ..Edits::default() });
             let step_ns = replayed.step_ns(boundaries).filter(|ns| *ns > 0.0)?;
             let completion_ns = replayed.completion_ns(boundaries);
-            *base = Base { tool_ns, step_ns, completion_ns };
+            *base = Base { tool, step_ns, completion_ns };
         }
         Some(Replays { graph, boundaries, bases })
     }
@@ -307,7 +338,7 @@ impl<'g> Replays<'g> {
     /// The steady time of a step after `edits`, in nanoseconds: by the starts of steps or by the
     /// ends of their work, whichever gives back less. `None` if the steps have no length.
     fn step_ns(&self, edits: &Edits, base: &Base) -> Option<f64> {
-        let edits = Edits { tool_ns: base.tool_ns, ..edits.clone() };
+        let edits = Edits { tool: base.tool, ..edits.clone() };
         let replayed = self.graph.replay(&edits);
         let by_starts_ns = replayed.step_ns(self.boundaries)?;
         let completion_ns = replayed.completion_ns(self.boundaries);
@@ -343,19 +374,27 @@ struct Gain<'c> {
     found: Found,
     low: f64,
     high: f64,
+    /// Nanoseconds of a step that the work of the busiest stream takes after the change at most.
+    left_ns: f64,
+    /// Changes of findings that are not told because this one gives back their time.
+    instead: Vec<String>,
 }
 
 impl<'c> Gain<'c> {
-    fn new(cause: &'c Cause, found: Found, replays: &Replays<'_>) -> Gain<'c> {
+    fn new(cause: &'c Cause, found: Found, view: &View<'_>, replays: &Replays<'_>) -> Gain<'c> {
         let (least, most) = (replays.gains(&found.least), replays.gains(&found.most));
         let (low, high) = (least.0.min(most.0), least.1.max(most.1));
-        Gain { cause, low, high, found }
+        let left_ns = work_left_ns(view, &found.most);
+        Gain { cause, low, high, found, left_ns, instead: Vec::new() }
     }
 
-    /// The least and the most gain that are promised: those of the replay with what it does not know.
-    fn promised(&self) -> (f64, f64) {
+    /// The least and the most gain that are promised of a step of `base_ns`: those of the replay
+    /// with what it does not know. No step is shorter than the GPU's work that is left.
+    fn promised(&self, base_ns: f64) -> (f64, f64) {
         let more = (MORE_OF_HIGH * self.high).min(MORE_OF_REST * (1.0 - self.high));
-        (self.low * LEAST_OF_LOW, self.high + more.max(0.0))
+        let left_ns = self.left_ns * (1.0 - LESS_WORK);
+        let most = (1.0 - left_ns / base_ns.max(1.0)).max(self.high);
+        (self.low * LEAST_OF_LOW, (self.high + more.max(0.0)).min(most))
     }
 
     /// A smaller gain is not told: where nothing at all may be gained, only a larger one is.
@@ -389,11 +428,26 @@ impl<'c> Gain<'c> {
         if share >= MOST_OF_STEP { WEIGHT_WITHOUT_GAIN * share.min(1.0) } else { 0.0 }
     }
 
+    /// The next step, with what else would give back the same time.
+    fn hint(&self) -> String {
+        let mut hint = self.found.hint.clone();
+        if !self.instead.is_empty() {
+            hint.push_str(&format!(
+                "; of the same time, and so in place of it or as a part: {}",
+                self.instead.join(", or ")
+            ));
+        }
+        if let Some(decides) = &self.found.decides {
+            hint.push_str(&format!("; to be sure: {decides}"));
+        }
+        hint
+    }
+
     fn finding(&self, view: &View<'_>, replays: &Replays<'_>) -> Finding {
         let base_ns = replays.base_ns();
         let ns = |share: f64| (share * base_ns) as u64;
         let has_gain = !self.found.most.is_empty();
-        let (low, high) = self.promised();
+        let (low, high) = self.promised(base_ns);
         let stake = has_gain.then(|| {
             let stake = if self.found.is_bound {
                 PotentialGain::bound(ns(self.high), GainScope::Step, self.high)
@@ -416,10 +470,7 @@ impl<'c> Gain<'c> {
             id: self.cause.id.to_owned(),
             category: "steps".to_owned(),
             text: self.found.text.clone(),
-            hint: match &self.found.decides {
-                Some(decides) => format!("{}; to be sure: {decides}", self.found.hint),
-                None => self.found.hint.clone(),
-            },
+            hint: self.hint(),
             covers: covered(view, &self.found.work),
             code: view.places(&self.found.work, &self.found.calls),
             ..Finding::default()
@@ -427,28 +478,69 @@ impl<'c> Gain<'c> {
     }
 }
 
-/// The part of a step in which the GPU works, 0 to 1, by the sum of its work.
-fn gpu_share(view: &View<'_>) -> f64 {
-    let ns: f64 = view.work().map(|(_, work)| work.duration_ns as f64).sum();
-    (ns / view.step_count() / view.step_ns().max(1.0)).clamp(0.0, 1.0)
+/// Nanoseconds of a step that the work of the busiest stream takes after `edits`. Work that leaves
+/// its stream counts by itself, by name.
+fn work_left_ns(view: &View<'_>, edits: &Edits) -> f64 {
+    let mut queues: HashMap<(u32, u64, Option<u32>), u64> = HashMap::new();
+    for (at, work) in view.work() {
+        let ns = edits.work_ns.get(&at).copied().unwrap_or(work.duration_ns);
+        let own = edits.own_stream.contains_key(&at).then_some(work.name);
+        let sum = queues.entry((work.device, work.stream, own)).or_default();
+        *sum = sum.saturating_add(ns);
+    }
+    queues.into_values().max().unwrap_or(0) as f64 / view.step_count()
 }
 
-/// Drops findings whose gain those before them give back already.
-fn drop_told(gains: &mut Vec<Gain<'_>>, replays: &Replays<'_>) {
-    let mut before = Edits::default();
-    let mut before_share = 0.0;
-    gains.retain(|gain| {
-        let mut all = before.clone();
-        all.add(&gain.found.most);
-        let (_, share) = replays.gains(&all);
-        let is_new =
-            gain.found.most.is_empty() || share - before_share >= LEAST_OWN_SHARE * gain.high;
-        if is_new {
-            before = all;
-            before_share = share;
+/// The part of a step in which the GPU works, 0 to 1.
+fn gpu_share(view: &View<'_>) -> f64 {
+    (view.busy_ns() / view.step_ns().max(1.0)).clamp(0.0, 1.0)
+}
+
+/// Drops findings whose gain those before them give back already. The one before that gives back
+/// most of it names what they would do. A rewrite of much of a program makes no plain mistake go
+/// unsaid.
+fn drop_told<'c>(gains: Vec<Gain<'c>>, replays: &Replays<'_>) -> Vec<Gain<'c>> {
+    let (mut all, mut plain) = (Told::default(), Told::default());
+    let mut kept: Vec<Gain<'c>> = Vec::with_capacity(gains.len());
+    for gain in gains {
+        let is_plain = GENERAL.iter().all(|(id, _)| *id != gain.cause.id);
+        let (with_all, with_plain) = (all.with(&gain, replays), plain.with(&gain, replays));
+        let own_share =
+            if is_plain { with_plain.share - plain.share } else { with_all.share - all.share };
+        if gain.found.most.is_empty() || own_share >= LEAST_OWN_SHARE * gain.high {
+            all = with_all;
+            if is_plain {
+                plain = with_plain;
+            }
+            kept.push(gain);
+            continue;
         }
-        is_new
-    });
+        let telling = kept.iter_mut().find(|other| {
+            let mut both = other.found.most.clone();
+            both.add(&gain.found.most);
+            replays.gains(&both).1 - other.high < MOST_SHARED * gain.high
+        });
+        if let Some(telling) = telling.filter(|telling| telling.instead.len() < MAX_INSTEAD) {
+            telling.instead.push(gain.found.change);
+        }
+    }
+    kept
+}
+
+/// Changes that were told, and the part of a step that they give back together.
+#[derive(Default)]
+struct Told {
+    edits: Edits,
+    share: f64,
+}
+
+impl Told {
+    fn with(&self, gain: &Gain<'_>, replays: &Replays<'_>) -> Told {
+        let mut edits = self.edits.clone();
+        edits.add(&gain.found.most);
+        let (_, share) = replays.gains(&edits);
+        Told { edits, share }
+    }
 }
 
 /// What a step takes with the first changes together; `None` if there are fewer than two.
@@ -494,3 +586,6 @@ fn covered(view: &View<'_>, work: &[u32]) -> Vec<CoveredKernel> {
     all.truncate(MAX_COVERED);
     all
 }
+
+#[cfg(test)]
+mod tests;

@@ -188,7 +188,9 @@ impl Program<'_> {
                     `cudaMemAdvise` for data that both only read; or `cudaMalloc` and one copy; data \
                     that the host fills may be filled by a kernel";
         let change = "prefetch unified memory";
-        self.bound("unified_memory_migrations", change, ns, text, hint)
+        let code = self.places(|work| most.is_some_and(|(name, _)| work.name == name));
+        let found = self.bound("unified_memory_migrations", change, ns, text, hint)?;
+        Some(Finding { code, ..found })
     }
 
     /// Nanoseconds of a cause on the program's path; `None` if they are too few to speak of.

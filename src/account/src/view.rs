@@ -140,6 +140,20 @@ impl<'t> View<'t> {
         ns as f64 / self.step_count()
     }
 
+    /// Nanoseconds of a step in which the GPU works, by the union of the window's work; at most a
+    /// step.
+    pub fn busy_ns(&self) -> f64 {
+        let mut spans: Vec<(u64, u64)> =
+            self.work().map(|(_, work)| (work.start_ns, work.end_ns())).collect();
+        spans.sort_unstable();
+        let (mut busy_ns, mut until_ns) = (0_u64, 0_u64);
+        for (start_ns, end_ns) in spans {
+            busy_ns = busy_ns.saturating_add(end_ns.saturating_sub(start_ns.max(until_ns)));
+            until_ns = until_ns.max(end_ns);
+        }
+        (busy_ns as f64 / self.step_count()).min(self.step_ns())
+    }
+
     /// The name of a call.
     pub fn call_name(&self, call: &CallEvent) -> &'t str {
         self.trace.names.get(call.name as usize).map_or("", String::as_str)

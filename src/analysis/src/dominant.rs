@@ -6,6 +6,8 @@
 use super::datasheet;
 use super::device::find_device;
 use super::occupancy::{self, BlockResources, Limiter};
+use rgpu_account::class;
+use rgpu_model::account::AccountCause;
 use rgpu_model::finding::KernelVerdict;
 use rgpu_model::{Finding, Launch, Profile};
 
@@ -18,6 +20,10 @@ const LOW_OCCUPANCY: f64 = 15.0;
 const LEAST_SHARED_BYTES: u64 = 100;
 /// Waves of blocks up to which the last one counts.
 const FEW_WAVES: f64 = 4.0;
+/// Registers of a thread at which the compiler has no more to give, and puts the rest into memory.
+const ALL_REGISTERS: u32 = 255;
+/// Threads of the four warps that multiply together on tensor cores, from Hopper on.
+const WARP_GROUP: u64 = 128;
 /// The part of the last wave that is full, below which it is a tail.
 const FULL_TAIL: f64 = 0.6;
 
@@ -88,6 +94,8 @@ struct Facts {
     sms: Option<u64>,
     occupancy: Option<occupancy::SmOccupancy>,
     is_double: bool,
+    /// Whether a matrix product has fewer threads than a warp group, on a GPU that has them.
+    lacks_warp_group: bool,
 }
 
 impl Facts {
@@ -114,6 +122,9 @@ impl Facts {
             sms: sheet.map(|sheet| u64::from(sheet.sms)).filter(|sms| *sms > 0),
             occupancy,
             is_double: takes_doubles(&launch.kernel),
+            lacks_warp_group: threads < WARP_GROUP
+                && compute.is_some_and(|(major, _)| major >= 9)
+                && class::of_kernel(&launch.kernel) == AccountCause::MatrixProduct,
         }
     }
 
@@ -161,6 +172,18 @@ impl Facts {
             return Some(format!(
                 "the grid leaves {} of {sms} SMs empty: give it more and smaller blocks",
                 sms - self.blocks
+            ));
+        }
+        if self.registers.is_some_and(|registers| registers >= ALL_REGISTERS) {
+            let group = if self.lacks_warp_group {
+                ", and a product needs 4 warps to multiply as a warp group on tensor cores"
+            } else {
+                ""
+            };
+            return Some(format!(
+                "{ALL_REGISTERS} registers are all that a thread can have, so what it holds likely \
+                 spills to memory: more threads for the same tile (Triton: `num_warps=8`) or a \
+                 smaller tile{group}"
             ));
         }
         let found = self.occupancy.as_ref()?;
@@ -246,6 +269,8 @@ mod tests {
         let (text, hint) = told(40, 256, 32, 0);
         assert!(text.contains("40 blocks of 256 threads (0.04 waves)"), "{text}");
         assert!(hint.starts_with("the grid leaves 92 of 132 SMs empty"), "{hint}");
+        let (_, hint) = told(132 * 64, 64, 255, 0);
+        assert!(hint.contains("num_warps=8") && !hint.contains("warp group"), "{hint}");
         let (_, hint) = told(132 * 8 + 264, 256, 32, 0);
         assert!(hint.contains("25 % full"), "{hint}");
         let (_, hint) = told(132 * 800, 256, 32, 0);

@@ -16,6 +16,7 @@ pub mod compare;
 pub mod compare_remotes;
 mod concept;
 pub mod counted_work;
+pub mod credible;
 mod datasheet;
 mod device;
 mod dominant;
@@ -61,6 +62,7 @@ pub fn analyze(profile: &mut Profile) {
 /// classifications, the timeline, verdicts on the longest kernels, and findings.
 pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thresholds) {
     roofline::add(profile);
+    credible::add_notes(profile);
     profile.bound = bound::shares(profile);
     let trace = sidecars.trace.as_ref();
     let limits = Limits::new(thresholds, None);
@@ -80,7 +82,7 @@ pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thre
     let only_set_up = set_up.map(|set_up| set_up.finding(profile, &limits));
     let mut of_steps = trace.map(|trace| step_account::add(profile, trace)).unwrap_or_default();
     dominant::explain(profile, &mut of_steps);
-    step_account::leave_out_told(profile, &of_steps, &mut found);
+    step_account::leave_out_told(profile, trace, &mut found);
     profile.findings.extend(only_set_up);
     profile.findings.extend(of_steps);
     profile.findings.extend(found);

@@ -22,12 +22,10 @@ const PCIE_4: f64 = 25e9;
 const TOOL_NS: (u64, u64) = (1_000, 5_000);
 
 /// Rules that need no counters, and whose causes the account has with a replayed gain: products in
-/// FP32, known by the names of kernels, and kernels as short as a launch.
+/// FP32, known by the names of kernels, and kernels as short as a launch; and, where the trace has
+/// them, grids of few blocks.
 const BY_NAME_OR_TIME: &[&str] = &["fp32_gemm", "launch_bound"];
-
-/// Causes by which small kernels of several streams run one after another: together they would fill
-/// the GPU, so that their grids are no fault.
-const HOLD_STREAMS_BACK: &[&str] = &["default_stream", "streams_wait_too_often"];
+const BY_SHAPE: &str = "small_grid";
 
 /// Adds the account of a trace to the profile, and returns its findings: with their gains if the
 /// steps could be replayed.
@@ -76,20 +74,22 @@ pub fn unseen(trace: &Trace) -> Option<Unseen> {
     (unseen.places || unseen.graph_nodes).then_some(unseen)
 }
 
-/// Leaves out what the account of the steps tells better, if there is one. `of_steps` are its
-/// findings.
-pub(super) fn leave_out_told(profile: &Profile, of_steps: &[Finding], findings: &mut Vec<Finding>) {
+/// Leaves out what the account of the steps tells better, if there is one.
+pub(super) fn leave_out_told(
+    profile: &Profile,
+    trace: Option<&Trace>,
+    findings: &mut Vec<Finding>,
+) {
     let account = profile.account.as_ref();
     if account.is_none_or(|account| account.no_gains.is_some()) {
         return;
     }
     let has_counters = profile.launches.iter().any(|launch| !launch.metrics.is_empty());
-    let is_held_back = of_steps.iter().any(|f| HOLD_STREAMS_BACK.contains(&f.id.as_str()));
+    let has_shapes = trace.is_some_and(|trace| !trace.shapes.is_empty());
     findings.retain(|finding| {
-        if !has_counters && is_held_back && finding.id == "small_grid" {
-            return false;
-        }
-        let is_by_name = !has_counters && BY_NAME_OR_TIME.contains(&finding.id.as_str());
+        let id = finding.id.as_str();
+        let is_known = BY_NAME_OR_TIME.contains(&id) || has_shapes && id == BY_SHAPE;
+        let is_by_name = !has_counters && is_known;
         !is_by_name && !is_told_by_account(&finding.id)
     });
 }

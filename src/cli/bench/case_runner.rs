@@ -139,6 +139,7 @@ impl<'a> CaseRunner<'a> {
             source_folder: &command.folder,
             local_nvdisasm: &nvdisasm::search(app),
             required_rung: None,
+            pulled: &mut Vec::new(),
             retry_failed_rungs: false,
         };
         let started_at = Instant::now();

@@ -13,7 +13,7 @@ use super::{expect, list, saved, sweep};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::profile_request::gpu_choice;
-use crate::cli::support::{session, started_here, suite_index};
+use crate::cli::support::{local_consent, session, started_here, suite_index};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::{by_number, counted};
 use rgpu_model::suite::{RowState, SuiteOptions, SuiteRun, SuiteState};
@@ -58,6 +58,11 @@ pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
     if args.dry_run {
         list::print_planned(app, &file, cases)?;
         return Ok(0);
+    }
+    let here = cases.iter().map(|(_, spec)| spec).find(|spec| session::is_local(spec));
+    if let (true, Some(spec)) = (file.is_problem_set(), here) {
+        let remote = args.place.remote.as_deref();
+        local_consent::require_for(app, spec, remote, "a set of problems with submissions")?;
     }
     if options.parallel.is_some() {
         cases.iter().try_for_each(|(case, spec)| check_can_spread(case, spec, &options))?;

@@ -9,7 +9,7 @@ use crate::cli::support::fetch_consent::allow_agreed_nvcc;
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::session::{self, OutputOptions};
-use crate::cli::support::{nvdisasm, saved_comparison, unmeasured};
+use crate::cli::support::{local_consent, nvdisasm, saved_comparison, unmeasured};
 use rgpu_model::comparison::Difference;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::tool::{self, ProfileTarget};
@@ -31,6 +31,9 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let mode = args.mode.unwrap_or(CompareMode::Ncu);
     if args.run.dry_run {
         return dry_run(app, args, &sides, mode);
+    }
+    if let Some(foreign) = sides.iter().find_map(|side| side.foreign.as_deref()) {
+        local_consent::require(app, args.place.remote.as_deref(), foreign)?;
     }
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let [a, b] = sides.each_ref().map(|side| side.name.as_str());

@@ -8,13 +8,13 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::{ExecArgs, pull};
+use super::ExecArgs;
 use crate::cli::support::app::App;
 use crate::cli::support::missing;
 use crate::cli::support::program_files::{
     ProgramFiles, TypedProgram, program_files, python_files, python_path_of, sent_beside,
 };
-use crate::cli::support::session;
+use crate::cli::support::{pulled_files, session};
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_plan::exec::{
     ExecError, Package, PythonStart, Snapshot, Snippet, SnippetInput, WORK_FOLDER, read_env_file,
@@ -63,7 +63,7 @@ impl ExecSource {
                 .hint("with code: rgpu exec --lang py --code 'print(1)'"));
         }
         for pattern in &args.files.pull {
-            pull::check(pattern)?;
+            pulled_files::check(pattern)?;
         }
         let stdin = !matches!(input, Some(SnippetInput::Stdin(_)));
         let mut snippet = None;

@@ -23,6 +23,10 @@ pub(in crate::cli) struct StartArgs {
     #[arg(long, value_enum)]
     pub mode: Option<LoopMode>,
 
+    /// Keep changes although the kernel could have changed its own time (`unprotected`)
+    #[arg(long)]
+    pub allow_unprotected: bool,
+
     /// Leave an unfinished loop, and begin with the project as it is
     #[arg(long)]
     pub fresh: bool,
@@ -32,6 +36,7 @@ pub(in crate::cli) struct StartArgs {
 pub(super) fn start(app: &App, args: &StartArgs) -> Result<Status> {
     let mut overrides = args.overrides.clone();
     overrides.extend(args.mode.map(|mode| format!("mode={}", mode.as_str())));
+    overrides.extend(args.allow_unprotected.then(|| "allow_unprotected=true".to_owned()));
     let (mut config, origin) = LoopConfig::read(&args.file, &overrides)?;
     let file = shell_word(args.file.display());
     config.refuse_commands_of_agent(&format!("start {file}"))?;

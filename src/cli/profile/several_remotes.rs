@@ -191,6 +191,7 @@ fn join_results(
 fn refuse_single_run_flags(app: &App, args: &ProfileArgs) -> Result<()> {
     let flag = match () {
         () if args.run.events.is_some() => "--events",
+        () if !args.files.pull.is_empty() => "--pull",
         () if args.run.dry_run && app.global.json => "--dry-run with `--json`",
         () => return Ok(()),
     };
@@ -248,7 +249,14 @@ fn run_all(app: &App, members: Vec<Member>) -> Vec<MemberResult> {
                 let Member { args, profile_command, mut run } = member;
                 let saved = (run.folder.clone(), run.record.clone());
                 let thread = scope.spawn(move || {
-                    let ended = carry_out(app, &args, profile_command, &mut run, Some(line));
+                    let ended = carry_out(
+                        app,
+                        &args,
+                        profile_command,
+                        &mut run,
+                        Some(line),
+                        &mut Vec::new(),
+                    );
                     let at_least = args.run.at_least.as_ref();
                     let result = write_result(app, at_least, args.unmeasured, &mut run, ended);
                     (run.folder, run.record, result)

@@ -81,7 +81,7 @@ pub(super) fn run(app: &App, args: &HostToolArgs, name: &'static str) -> Result<
 }
 
 /// Asks the host for its facts now.
-fn ask_facts(app: &App, spec: &RemoteSpec, accept_new: bool) -> Result<HostFacts> {
+pub(super) fn ask_facts(app: &App, spec: &RemoteSpec, accept_new: bool) -> Result<HostFacts> {
     let output_options = OutputOptions::with_progress_bar(app, None, accept_new);
     app.block_on(async {
         let mut session = session::open(app, spec.clone(), output_options).await?;

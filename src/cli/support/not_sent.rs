@@ -25,6 +25,29 @@ static FILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static MODULE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"No module named '?([\w.]+)").ok());
 
+/// How numba says that the host's NumPy is too new for it.
+static UNFIT_NUMPY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"Numba needs NumPy ([\d.]+\d) or less\. Got NumPy ([\d.]+\d)").ok()
+});
+
+/// How Python says that NumPy has no such name.
+static DROPPED_BY_NUMPY: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"module 'numpy' has no attribute '(\w+)'").ok());
+
+/// How a program says that it wants other arguments.
+static USAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let calls = "usage|(?:too few|not enough|missing|invalid number of|wrong number of) arguments?";
+    Regex::new(&format!(r"(?i)\b(?:{calls}|please (?:select|provide|specify|enter|give))\b")).ok()
+});
+
+/// A hint for a program that ended with a word about its arguments and was given none. `named`: its
+/// source or folder, as typed.
+pub(in crate::cli) fn arguments_hint(printed: &str, named: &str) -> Option<String> {
+    let mut lines = printed.lines().rev().take(LAST_LINES);
+    let is_told = lines.any(|line| USAGE.as_ref().is_some_and(|usage| usage.is_match(line)));
+    is_told.then(|| format!("give its arguments: `rgpu profile {} -- ARGS`", shell_word(named)))
+}
+
 /// Packages whose modules have another name than they.
 const PACKAGES: [(&str, &str); 12] = [
     ("PIL", "pillow"),
@@ -44,6 +67,24 @@ const PACKAGES: [(&str, &str); 12] = [
 /// A hint for a program that failed because the host's Python lacks a module which is not here
 /// either: the package to install.
 pub(in crate::cli) fn package_hint(printed: &str) -> Option<String> {
+    if let Some(said) = UNFIT_NUMPY.as_ref().and_then(|unfit| unfit.captures(printed)) {
+        return Some(format!(
+            "the host's numba takes NumPy {} or less and finds {}: write `numpy<={0}` into a \
+             requirements.txt beside the script, which `rgpu profile FILE.py` installs once",
+            &said[1], &said[2]
+        ));
+    }
+    let is_of_numba = |line: &str| line.contains("/numba");
+    if let Some(said) = DROPPED_BY_NUMPY.as_ref().and_then(|said| said.captures(printed))
+        && printed.lines().any(is_of_numba)
+    {
+        return Some(format!(
+            "the host's Numba and NumPy do not fit each other: Numba uses `numpy.{}`, which this \
+             NumPy no longer has; write an older `numpy` or a newer `numba-cuda` into a \
+             requirements.txt beside the script",
+            &said[1]
+        ));
+    }
     let mut lines = printed.lines().rev().take(LAST_LINES);
     let name = lines.find_map(|line| MODULE.as_ref()?.captures(line)?.get(1))?.as_str();
     let module = name.split('.').next().unwrap_or(name);
@@ -113,6 +154,23 @@ mod tests {
         assert!(told.contains("no `cutlass`: install `nvidia-cutlass-dsl`"), "{told}");
         assert!(hint("No module named 'helion'").contains("install `helion`"));
         assert_eq!(package_hint("all is well"), None);
+        let dropped = "  File \"/x/numba/cuda.py\", line 1\n\
+                       AttributeError: module 'numpy' has no attribute 'row_stack'\n";
+        assert!(hint(dropped).contains("Numba uses `numpy.row_stack`"), "{}", hint(dropped));
+        let unfit = hint("ImportError: Numba needs NumPy 2.2 or less. Got NumPy 2.4.\n");
+        assert!(
+            unfit.contains("takes NumPy 2.2 or less and finds 2.4: write `numpy<=2.2`"),
+            "{unfit}"
+        );
+    }
+
+    #[test]
+    fn a_program_that_wants_arguments_is_told_how_they_are_given() {
+        let hint = |printed: &str| arguments_hint(printed, "my app");
+        let wanted = Some("give its arguments: `rgpu profile 'my app' -- ARGS`".to_owned());
+        assert_eq!(hint("Please select a kernel (range 0 - 11)\n"), wanted);
+        assert_eq!(hint("x\nUsage: ./app N\n"), wanted);
+        assert_eq!(hint("memory usages are fine\n"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::app::App;
 use super::kernel_folders::kernel_folders;
 use super::profile_args::{CudaGraph, ProfileArgs};
 use super::program_files::{ProgramFiles, TypedProgram, digest, note_left_out, program_files};
-use super::{mode_flags, session};
+use super::{mode_flags, project_program, pulled_files, session};
 use rgpu_model::agent_files;
 use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_model::regular_file::MAX_FILE_BYTES;
@@ -51,6 +51,8 @@ pub(in crate::cli) struct ProfileCommand {
     pub inputs: InputsRecord,
     /// The kernel's folder, whose repository state is recorded.
     pub folder: PathBuf,
+    /// What of it somebody else may have written, in words: this machine runs it only with consent.
+    pub foreign: Option<String>,
     /// Facts of the host that this command has just asked for, so that it does not ask again.
     pub facts: Option<HostFacts>,
 }
@@ -68,12 +70,24 @@ pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCo
             Found::Program(found) => found_program(app, args, name, found),
         },
         (None, false) => program(app, args, None),
-        (None, true) => Err(Failure::new(Exit::Usage, "usage", "nothing to profile")
+        (None, true) => program_of_project(app, args),
+    }
+}
+
+/// Resolves the program that the project's rgpu.toml describes.
+fn program_of_project(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
+    let mut args = args.clone();
+    let Some(assumption) = project_program::take(app, &mut args.program, &mut args.files) else {
+        return Err(Failure::new(Exit::Usage, "usage", "nothing to profile")
             .hint("name a kernel: rgpu profile vecadd")
             .hint("or the source of a program: rgpu profile app.cu")
             .hint("or a program: rgpu profile -- ./app args")
-            .hint("`rgpu kernels list` shows the kernels")),
-    }
+            .hint("`rgpu kernels list` shows the kernels"));
+    };
+    let mut profile_command = program(app, &args, None)?;
+    profile_command.assumptions.insert(0, assumption);
+    profile_command.foreign = Some(project_program::FOREIGN.to_owned());
+    Ok(profile_command)
 }
 
 fn kernel(
@@ -122,9 +136,15 @@ fn kernel(
         name: spec.name.clone(),
         assumptions: loaded.assumptions,
         inputs,
+        foreign: spec.is_problem().then(|| problem_in_words(&spec.name)),
         folder: spec.folder,
         facts: None,
     })
+}
+
+/// What a problem runs that somebody else may have written.
+fn problem_in_words(name: &str) -> String {
+    format!("the problem `{name}`, its functions and the submission,")
 }
 
 /// Writes the kernel.toml of a kernel that has none beside its source.
@@ -190,12 +210,15 @@ fn found_program(
             found.kernels.join("`, `")
         ));
     }
+    if args.program.is_empty() {
+        assumptions.extend(found.usual_arguments.assumption());
+        args.program.clone_from(&found.usual_arguments.words);
+    }
     let limit = args.files.mount_limit.unwrap_or(MAX_MOUNT_BYTES);
     let built = built_program(&found, &args.program, limit)?;
     let mut profile_command = if let Some((mut program, left_out)) = built {
         note_left_out(app, &Snapshot { left_out, ..Snapshot::default() });
-        refuse_pull(&args)?;
-        add_file_args(&mut program, &args, &args.files.mounts(app)?);
+        add_file_args(&mut program, &args, &args.files.mounts(app)?)?;
         let mut inputs = inputs_of_program(args.seed);
         inputs.files = sent_files(&program)?;
         args.program = program_words(name, &args.program);
@@ -215,6 +238,7 @@ fn found_program(
         program(app, &args, Some(&found))?
     };
     profile_command.request.named = shell_word(name);
+    profile_command.foreign = found.is_problem().then(|| problem_in_words(&found.name));
     profile_command.assumptions.splice(0..0, assumptions);
     Ok(profile_command)
 }
@@ -298,7 +322,6 @@ fn program(app: &App, args: &ProfileArgs, script: Option<&FoundProgram>) -> Resu
     mode_flags::check(args, mode)?;
     let is_local =
         session::spec(app, args.place.remote.as_deref()).is_ok_and(|spec| session::is_local(&spec));
-    refuse_pull(args)?;
     let mounts = args.files.mounts(app)?;
     let typed = TypedProgram {
         command: "profile",
@@ -329,7 +352,7 @@ fn program(app: &App, args: &ProfileArgs, script: Option<&FoundProgram>) -> Resu
     if !mounts.files.is_empty() {
         WORK_FOLDER.clone_into(&mut program.cwd);
     }
-    add_file_args(&mut program, args, &mounts);
+    add_file_args(&mut program, args, &mounts)?;
     program.env.extend(python_path.map(|value| ("PYTHONPATH".to_owned(), value.into())));
     let profile_command = program_profile(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..profile_command })
@@ -350,24 +373,24 @@ fn add_environment(app: &App, script: &FoundProgram, program: &mut Program) -> R
     Ok(found.assumptions)
 }
 
-/// Adds the variables of `--env` and the files of `--mount` to a program. Its own files stay.
-fn add_file_args(program: &mut Program, args: &ProfileArgs, mounts: &Snapshot) {
+/// Adds the variables of `--env`, the files of `--mount` and the patterns of `--pull` to a program.
+/// Its own files stay.
+///
+/// # Errors
+/// A pattern leads out of the working folder.
+fn add_file_args(program: &mut Program, args: &ProfileArgs, mounts: &Snapshot) -> Result<()> {
+    args.files.pull.iter().try_for_each(|pattern| pulled_files::check(pattern))?;
+    program.pull.clone_from(&args.files.pull);
+    if !program.pull.is_empty() && program.cwd.is_empty() {
+        WORK_FOLDER.clone_into(&mut program.cwd);
+    }
     let env = args.files.env.iter();
     program.env.extend(env.map(|(name, value)| (name.clone(), value.as_str().into())));
     let own: BTreeSet<String> = program.files.iter().map(|file| file.path.clone()).collect();
     let mounted = mounts.files.iter().filter(|file| !own.contains(&file.path));
     program.files.extend(mounted.cloned());
     mounts.show_to(program);
-}
-
-/// Refuses `--pull`: a tool may run a program several times, and each rung leaves its own files.
-fn refuse_pull(args: &ProfileArgs) -> Result<()> {
-    if args.files.pull.is_empty() {
-        return Ok(());
-    }
-    let what = "`--pull` cannot be used under a tool, which may run the program several times";
-    Err(Failure::new(Exit::Usage, "usage", what)
-        .hint("run it once without a tool for its files: `rgpu exec --pull …`"))
+    Ok(())
 }
 
 /// Takes `PYTHONPATH=…` out of a typed `env`, for the program's environment: mode torch puts its own
@@ -403,7 +426,8 @@ pub(in crate::cli) fn program_profile(
     let name = program.name.clone();
     let request = options(args, mode, ProfileTarget::Program(program))?;
     let folder = app.cwd.clone();
-    Ok(ProfileCommand { request, name, assumptions: Vec::new(), inputs, folder, facts: None })
+    let assumptions = Vec::new();
+    Ok(ProfileCommand { request, name, assumptions, inputs, folder, foreign: None, facts: None })
 }
 
 fn needs_no_kernel(mode: ProfileMode) -> Result<()> {

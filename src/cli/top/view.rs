@@ -302,7 +302,9 @@ fn draw_iterations(frame: &mut Frame<'_>, area: Rect, status: &LoopStatus, state
     let rows = status.iterations.iter().rev().map(|record| {
         let color = match record.outcome {
             Outcome::Kept => Color::Green,
-            Outcome::Wrong | Outcome::Refused | Outcome::WorkerFailed => Color::Red,
+            Outcome::Wrong | Outcome::Refused | Outcome::NotBelieved | Outcome::WorkerFailed => {
+                Color::Red
+            }
             _ => Color::Reset,
         };
         let speedup = record.comparison.as_ref().map(|it| format!("{:.3}", it.speedup));

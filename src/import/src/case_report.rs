@@ -94,7 +94,8 @@ fn import(report: &RunnerReport, source: &Source<'_>) -> ImportedArtifact {
             .cases
             .iter()
             .map(|case| {
-                case_result(case, report.job == RunnerJob::Verify && report.error.is_some())
+                let stopped = report.job == RunnerJob::Verify && report.error.is_some();
+                case_result(case, stopped, report.device.as_ref().map(|d| d.l2_bytes))
             })
             .collect(),
         sanitizer: guarded,
@@ -130,7 +131,7 @@ fn trust(of_report: rgpu_case::Trust) -> Trust {
     }
 }
 
-fn case_result(data: &CaseReport, stopped: bool) -> CaseResult {
+fn case_result(data: &CaseReport, stopped: bool, l2_bytes: Option<u64>) -> CaseResult {
     let kernel_ns = data.timing.as_ref().map(|timing| timing.median_ns).filter(|ns| *ns > 0.0);
     CaseResult {
         name: data.name.clone(),
@@ -187,7 +188,10 @@ fn case_result(data: &CaseReport, stopped: bool) -> CaseResult {
             trust: t.trust.map(trust),
             trust_reason: t.trust_reason.clone(),
             bound_ns: t.bound_ns,
+            bound_range_ns: t.bound_range_ns,
             claimed_ns: t.claimed_ns,
+            needed_bytes: t.needed_bytes,
+            l2_bytes,
             cooling: t.cooling.as_ref().map(|cooling| Cooling {
                 seconds: cooling.seconds,
                 from_c: cooling.from_c,

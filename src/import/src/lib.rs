@@ -27,6 +27,7 @@ pub mod ncu;
 pub mod ncu_csv;
 pub mod nsys;
 pub mod nsys_stats;
+pub mod nvbench;
 pub mod nvtx;
 pub mod ranges;
 pub mod sanitizer;
@@ -62,4 +63,5 @@ pub static IMPORTERS: &[Importer] = &[
     nvtx::IMPORTER,
     ranges::IMPORTER,
     torch_trace::IMPORTER,
+    nvbench::IMPORTER,
 ];

@@ -330,8 +330,15 @@ pub struct Timing {
     /// The judge's own wall time in nanoseconds a call, over rounds whose outputs were all right:
     /// the kernel's work took no longer than that. The judge is the process that holds the clock.
     pub bound_ns: Option<f64>,
+    /// The least and the largest of the rounds of `bound_ns`.
+    pub bound_range_ns: Option<[f64; 2]>,
     /// Median of the times that the kernel's process claimed, in nanoseconds.
     pub claimed_ns: Option<f64>,
+    /// Bytes that any right kernel moves: those of the outputs, and of the inputs as far as changes
+    /// of them were seen to change the outputs; absent if unknown.
+    pub needed_bytes: Option<u64>,
+    /// Size of the GPU's L2 in bytes, as it reports it.
+    pub l2_bytes: Option<u64>,
 }
 
 /// How far the kernel could have influenced its times.
@@ -588,6 +595,8 @@ open_enum! {
         SanitizerXml = "sanitizer_xml",
         /// A report of cases by the runner or the harness.
         CaseReport = "case_report",
+        /// The results of a program of nvbench.
+        NvbenchJson = "nvbench_json",
         /// A log of ranges, by the runner or the harness where no tool records them.
         Ranges = "ranges",
         /// A log of the collector.

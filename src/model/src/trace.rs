@@ -39,6 +39,10 @@ pub struct Trace {
     /// Work on the GPU, in order of start.
     #[serde(default)]
     pub work: Vec<TraceWork>,
+    /// Grids and blocks of kernels, which work refers to by index; empty if the tool does not tell.
+    /// They are not in the document.
+    #[serde(skip)]
+    pub shapes: Vec<KernelShape>,
     /// NVTX ranges, in order of start.
     #[serde(default)]
     pub ranges: Vec<RangeEvent>,
@@ -98,9 +102,8 @@ pub struct TraceWork {
     pub regions: SharedList<u32>,
     /// Number of the rank; absent for one process.
     pub rank: Option<u32>,
-    /// Number of the kernel's shape among those of the trace: launches of the same grid, block and
-    /// shared memory have the same number. `None` if the tool does not tell. It is not in the
-    /// document.
+    /// The kernel's shape (index into `shapes`): launches of the same grid, block and shared memory
+    /// have the same. `None` if the tool does not tell. It is not in the document.
     #[serde(skip)]
     pub shape: Option<u32>,
 }
@@ -110,6 +113,31 @@ impl TraceWork {
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
+}
+
+/// What the launch of a kernel asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelShape {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads per block in x, y, z.
+    pub block: [u32; 3],
+}
+
+impl KernelShape {
+    /// Number of blocks.
+    pub fn blocks(&self) -> u64 {
+        product(self.grid)
+    }
+
+    /// Number of threads of a block.
+    pub fn threads(&self) -> u64 {
+        product(self.block)
+    }
+}
+
+fn product(sides: [u32; 3]) -> u64 {
+    sides.iter().fold(1, |product: u64, side| product.saturating_mul(u64::from(*side)))
 }
 
 /// A region that events refer to.

@@ -7,6 +7,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the user's settings, and the project's rgpu.toml")]
 
+mod program;
 mod project;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::store::atomic;
+pub use program::ProjectProgram;
 pub use project::is_below;
 use project::{ProjectFile, check_runs_dir};
 use rgpu_analysis::Thresholds;
@@ -126,6 +128,8 @@ pub struct Config {
     pub kernel_path: ConfigValue<Vec<PathBuf>>,
     /// `[preset.NAME]` tables: flag to value, as in `rgpu profile --help`.
     pub presets: BTreeMap<String, ConfigValue<toml::Table>>,
+    /// `[program]` of the project: what runs where no program is typed.
+    pub program: Option<ProjectProgram>,
     /// `[analysis]`: thresholds of the rules. The project's values win over the user's.
     pub thresholds: ConfigValue<Thresholds>,
     /// The folder with agent, runner and collector, if set.
@@ -256,6 +260,10 @@ impl Config {
         let mut presets: BTreeMap<_, _> =
             user.preset.into_iter().map(with_origin(from_user())).collect();
         presets.extend(project_settings.preset.into_iter().map(with_origin(from_project())));
+        let program = match (project_settings.program, &project_file) {
+            (Some(table), Some(file)) => Some(table.checked(file, &project)?),
+            _ => None,
+        };
         let mut remotes = user.remote;
         remotes.iter_mut().for_each(|(name, spec)| spec.name.clone_from(name));
         Ok(Self {
@@ -269,6 +277,7 @@ impl Config {
             cache_limit_gb: user.cache_limit_gb.unwrap_or(CACHE_LIMIT_GB),
             kernel_path,
             presets,
+            program,
             thresholds,
             libexec: env.libexec.clone(),
         })

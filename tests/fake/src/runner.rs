@@ -366,7 +366,9 @@ fn timing(source: TimingSource, ns: f64) -> Timing {
         trust: None,
         trust_reason: None,
         bound_ns: None,
+        bound_range_ns: None,
         claimed_ns: None,
+        needed_bytes: None,
     }
 }
 

@@ -268,10 +268,8 @@ fn request(project: &Path) -> ExecRequest {
         name: "prog".into(),
         argv: vec![Arg::text("prog")],
         files: vec![file],
-        env: BTreeMap::new(),
         cwd: "here".into(),
-        prepare: Vec::new(),
-        build: None,
+        ..Program::default()
     };
     ExecRequest {
         program,

@@ -16,7 +16,8 @@ use super::Session;
 use super::cooling::wait_until_cool;
 use super::session::DeviceCase;
 use super::time::{
-    MAX_BATCH, TimedCase, batch_size, event_overhead_ns, flush_bytes, prepare_target,
+    MAX_BATCH, TimedCase, batch_size, event_overhead_ns, flush_bytes, prepare_target, trusted,
+    written_bytes,
 };
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, CudaEvent};
@@ -105,8 +106,10 @@ pub(crate) fn run(
         let Some((first, second, mut paired)) = sample(session, [&a, &b], case, clock)? else {
             continue;
         };
-        let first = Timing { cooling: cooling.clone(), ..first };
-        let second = Timing { cooling, ..second };
+        let both = [&targets.0, &targets.1];
+        let needed_bytes = written_bytes(case);
+        let first = Timing { cooling: cooling.clone(), needed_bytes, ..trusted(first, &both) };
+        let second = Timing { cooling, needed_bytes, ..trusted(second, &both) };
         paired.other_kernel.clone_from(&theirs.kernel);
         print_progress!("pair {}: {} {}", case.name, ours.kernel, describe_timing(&first));
         print_progress!("pair {}: {} {}", case.name, theirs.kernel, describe_timing(&second));

@@ -29,7 +29,7 @@ use crate::host_warnings;
 use crate::report_writer::print_progress;
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::median;
-use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource, Trust};
+use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Role, Timing, TimingSource, Trust};
 use std::time::{Duration, Instant};
 
 /// Maximum number of samples in a batch: the launch queue holds about a thousand entries.
@@ -92,7 +92,8 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
             None => time_on_two_sets(session, &target, flush.as_ref(), case, first),
         };
         if let Some(timing) = timing? {
-            let timing = Timing { cooling, ..trusted(timing, &target) };
+            let needed_bytes = written_bytes(case);
+            let timing = Timing { cooling, needed_bytes, ..trusted(timing, &[&target]) };
             print_progress!("time {}: {}", case.name, describe_timing(&timing));
             session.report.update_case(&case.name, |report| report.timing = Some(timing));
         }
@@ -103,15 +104,22 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
 
 /// Adds how far the kernel could have influenced the times: code on the host shares this process,
 /// code on the device does not reach its events.
-fn trusted(timing: Timing, target: &LaunchTarget<'_>) -> Timing {
-    let (trust, reason) = match target {
-        LaunchTarget::Host(_) => (
-            Trust::Unprotected,
-            Some("the kernel's host code shares the clock's process".to_owned()),
-        ),
-        LaunchTarget::Device(_) => (Trust::Proven, None),
+pub(super) fn trusted(timing: Timing, in_process: &[&LaunchTarget<'_>]) -> Timing {
+    let has_host_code = in_process.iter().any(|target| matches!(target, LaunchTarget::Host(_)));
+    let (trust, reason) = match has_host_code {
+        true => (Trust::Unprotected, Some("host code of a kernel shares the clock's process")),
+        false => (Trust::Proven, None),
     };
-    Timing { trust: Some(trust), trust_reason: reason, ..timing }
+    Timing { trust: Some(trust), trust_reason: reason.map(str::to_owned), ..timing }
+}
+
+/// The bytes that any right kernel moves, as far as they are known here: those of its outputs, which
+/// are poisoned before each call.
+pub(super) fn written_bytes(case: &Case) -> Option<u64> {
+    let args = case.groups.iter().flat_map(|group| &group.args);
+    let outputs = args.filter(|arg| arg.role == Role::Out);
+    let bytes: u64 = outputs.filter_map(|arg| arg.bytes()).sum();
+    (bytes > 0).then_some(bytes)
 }
 
 /// How to time one case.
@@ -452,8 +460,8 @@ impl SampledForms<'_, '_> {
             ));
         }
         self.forms[0].session.report.add_gap(format!(
-            "`{name}`: calls differ in their last bits, so timed outputs were not compared beyond \
-             the first batch; other calls agree within the tolerance"
+            "`{name}`: calls differ, at least in their last bits, so timed outputs were not \
+             compared beyond the first batch; other calls agree within the tolerance"
         ));
         self.watches.clear();
         Ok(())

@@ -5,7 +5,11 @@
 //! result. Sizes are not in the trace, so the gain lies between two cases: each operator has a new
 //! input besides the last result (k kernels of 3 passes become k + 2 passes), or none (2k passes
 //! become 2). The fused kernel takes at least most of what the longest of them takes. The launches
-//! but one go, too. An optimizer's chain is told by its own cause.
+//! but one go, too. A compiler also takes the chain into the reduction or the norm right before or
+//! behind it, which then makes no pass of its own over the chain's data: so it is where the change
+//! gives most. An optimizer's chain is told by its own cause.
+
+use std::collections::BTreeSet;
 
 use rgpu_model::account::AccountCause;
 use rgpu_model::trace::{TraceWork, TraceWorkKind};
@@ -22,17 +26,14 @@ const MIN_SHARE: f64 = 0.03;
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let optimizer = unfused_optimizer::per_tensor_work(view);
-    let mut chains: Vec<Vec<u32>> = Vec::new();
+    let (mut chains, mut wholes) = (Vec::new(), Vec::new());
     for lane in &lanes(view) {
-        for run in runs(lane, 2, |work| can_fuse(view, work)) {
-            let outside: Vec<u32> =
-                run.iter().map(|(at, _)| *at).filter(|at| !optimizer.contains(at)).collect();
-            let computes = outside.iter().filter(|at| {
-                let work = view.trace.work.get(**at as usize);
-                work.is_some_and(|work| view.class(work) == AccountCause::ElementWise)
-            });
-            if outside.len() == run.len() && computes.count() >= 2 {
-                chains.push(outside);
+        for run in runs(lane, 2, |work| can_fuse(view, work) || reduces(view, work)) {
+            let before = chains.len();
+            chains.extend(chains_of(view, run, &optimizer));
+            if chains.len() > before {
+                let whole = run.iter().map(|(at, _)| *at).filter(|at| !optimizer.contains(at));
+                wholes.push(whole.collect::<Vec<u32>>());
             }
         }
     }
@@ -41,13 +42,13 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         return None;
     }
     let changes = Changes::new(view);
-    let edits = |is_most: bool| {
-        let mut edits = Edits::default();
-        for chain in &chains {
-            changes.fuse(&mut edits, chain, fused_ns(view, chain, is_most));
-        }
-        edits
-    };
+    let (mut least, mut most) = (Edits::default(), Edits::default());
+    for chain in &chains {
+        changes.fuse(&mut least, chain, least_fused_ns(view, chain));
+    }
+    for whole in &wholes {
+        changes.fuse(&mut most, whole, most_fused_ns(view, whole));
+    }
     let compiled = kernels_of_compiler_before(view);
     let hint = match Framework::of(view) {
         Framework::Torch if compiled > 0 => {
@@ -83,8 +84,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             }
         ),
         hint: hint.to_owned(),
-        least: edits(false),
-        most: edits(true),
+        least,
+        most,
         work: kernels.at.clone(),
         ..Found::default()
     })
@@ -111,16 +112,50 @@ fn can_fuse(view: &View<'_>, work: &TraceWork) -> bool {
     work.kind == TraceWorkKind::Kernel && of_framework && fits
 }
 
-/// What the fused kernel takes in a chain's place, in nanoseconds.
-fn fused_ns(view: &View<'_>, chain: &[u32], is_most: bool) -> f64 {
-    let times = chain.iter().map(|at| duration(view, *at));
-    let (sum, longest) = times.fold((0.0, 0.0), |(s, m): (f64, f64), t| (s + t, m.max(t)));
+/// Whether a kernel sums or normalises, so that a compiler takes a chain before or behind it into it.
+fn reduces(view: &View<'_>, work: &TraceWork) -> bool {
+    let of_framework = matches!(view.family(work), KernelFamily::Torch | KernelFamily::Cupy);
+    let class = view.class(work);
+    let fits = matches!(
+        class,
+        AccountCause::Reduction | AccountCause::Normalisation | AccountCause::Softmax
+    );
+    work.kind == TraceWorkKind::Kernel && of_framework && fits
+}
+
+/// The chains of element-wise kernels within a run; those of an optimizer are left out.
+fn chains_of(
+    view: &View<'_>,
+    run: &[(u32, &TraceWork)],
+    optimizer: &BTreeSet<u32>,
+) -> Vec<Vec<u32>> {
+    let parts = runs(run, 2, |work| can_fuse(view, work)).into_iter().filter(|part| {
+        let computes =
+            part.iter().filter(|(_, work)| view.class(work) == AccountCause::ElementWise);
+        computes.count() >= 2 && part.iter().all(|(at, _)| !optimizer.contains(at))
+    });
+    parts.map(|part| part.iter().map(|(at, _)| *at).collect()).collect()
+}
+
+/// What the fused kernel of a chain takes in nanoseconds, if each operator has an input of its own.
+fn least_fused_ns(view: &View<'_>, chain: &[u32]) -> f64 {
+    let (sum, longest) = sum_and_longest(view, chain);
     let count = chain.len().max(1) as f64;
-    if is_most {
-        (sum / count).max(longest * 0.7)
-    } else {
-        (sum * (count + 2.0) / (3.0 * count)).max(longest)
-    }
+    (sum * (count + 2.0) / (3.0 * count)).max(longest)
+}
+
+/// What the fused kernels of a chain take with the reductions beside it, if it has one input and one
+/// result, and each reduction one more pass.
+fn most_fused_ns(view: &View<'_>, chain: &[u32]) -> f64 {
+    let (sum, longest) = sum_and_longest(view, chain);
+    let work = chain.iter().filter_map(|at| view.trace.work.get(*at as usize));
+    let reductions = work.filter(|work| reduces(view, work)).count() as f64;
+    (sum * (1.0 + reductions) / chain.len().max(1) as f64).max(longest * 0.7)
+}
+
+fn sum_and_longest(view: &View<'_>, chain: &[u32]) -> (f64, f64) {
+    let times = chain.iter().map(|at| duration(view, *at));
+    times.fold((0.0, 0.0), |(sum, longest): (f64, f64), ns| (sum + ns, longest.max(ns)))
 }
 
 #[cfg(test)]
@@ -140,6 +175,15 @@ mod tests {
         // One kernel of 30 µs, or six passes of twelve.
         assert!((fault.removed_ns(&found.most) - 90_000.0).abs() < 10.0);
         assert!((fault.removed_ns(&found.least) - 60_000.0).abs() < 10.0);
+        // With a reduction behind it: one pass for each of both is left.
+        let summed = StepScript::new()
+            .kernel(names::PRODUCT, 100.0)
+            .kernels(2, names::MUL, 30.0)
+            .kernel(names::MEAN, 30.0)
+            .play(3);
+        let found = summed.look(find).unwrap();
+        assert!((summed.removed_ns(&found.most) - 30_000.0).abs() < 10.0);
+        assert!((summed.removed_ns(&found.least) - 20_000.0).abs() < 10.0);
         let single = StepScript::new().kernel(names::PRODUCT, 100.0).kernel(names::ADD, 30.0);
         assert!(single.kernel(names::PRODUCT, 9.0).play(3).look(find).is_none());
         let compiled = StepScript::new().kernels(4, "triton_poi_fused_add_mul_3", 30.0);

@@ -7,7 +7,7 @@
 //! is left, at least three fifths.
 
 use super::common::{part, per_step, sum};
-use super::launches::{EQUAL_SHARE, equal_share, gpu_ns, launch_runs};
+use super::launches::{EQUAL_SHARE, equal_share, launch_runs};
 use super::{Found, words};
 use crate::edits::Edits;
 use crate::host_calls::{Framework, HostCall};
@@ -22,7 +22,9 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     }
     let runs = launch_runs(view);
     let calls: Vec<&HostCall> = runs.iter().flat_map(|run| run.calls.iter().copied()).collect();
+    let busy = view.busy_ns();
     let lost = per_step(view, sum(calls.iter().copied(), |call| call.before_path_ns));
+    let lost = lost.min(view.step_ns() - busy);
     let works: u64 = runs.iter().map(|run| u64::from(run.works)).sum();
     if lost < 0.1 * view.step_ns() || (works as f64) < 20.0 * view.step_count() {
         return None;
@@ -51,7 +53,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             words::count(works as usize, view),
             words::time(view.host().median_before_launch_ns() as f64),
             words::time(lost),
-            words::time(gpu_ns(view)),
+            words::time(busy),
             why_no_graph(view),
         ),
         hint: hint.to_owned(),

@@ -1,9 +1,10 @@
 //! A step that is limited by launching its kernels.
 //!
 //! Signature: at least five pieces of work a step in runs without a wait, an allocation or a copy
-//! from or to the host between, each a large part of the step and of equal grids in each, whose launches (the host's time before them, the calls, and the
-//! latency to the work's start) take at least 5 % of the critical path, and the same sequence in
-//! each step (the reference's cause 17; XLA without command buffers, 76). A CUDA graph launches
+//! from or to the host between, each a large part of the step and of equal grids in each, whose
+//! launches (the host's time before them, the calls, and the latency to the work's start) take at
+//! least 5 % of the critical path while the GPU is idle, and the same sequence in each step (the
+//! reference's cause 17; XLA without command buffers, 76). A CUDA graph launches
 //! such a run with one call of 2.5 µs and a nanosecond for each node, and its nodes follow each
 //! other without the host. At most nothing else of the host is left in a run; at least a fifth is
 //! (inputs to copy, checks of the framework). Long pauses of the host stay.
@@ -11,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::common::per_step;
-use super::launches::{LaunchRun, as_graphs, gpu_ns, graph_runs, path_ns};
+use super::launches::{LaunchRun, as_graphs, graph_runs, path_ns};
 use super::{Found, words};
 use crate::host_calls::{Framework, median};
 use crate::view::View;
@@ -25,7 +26,9 @@ const LEAST_WORKS: f64 = 5.0;
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let runs = graph_runs(view);
     let works: u64 = runs.iter().map(|run| u64::from(run.works)).sum();
-    let lost = per_step(view, path_ns(view, &runs));
+    // The host may be on the path while the GPU works on: what it lost is no more than it idled.
+    let busy = view.busy_ns();
+    let lost = per_step(view, path_ns(view, &runs)).min(view.step_ns() - busy);
     let is_enough = works as f64 >= LEAST_WORKS * view.step_count();
     if !is_enough || lost < LEAST_SHARE * view.step_ns() {
         return None;
@@ -63,7 +66,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             words::time(kernel_ns as f64),
             calls_between(view, &runs),
             words::time(lost),
-            words::time(gpu_ns(view)),
+            words::time(busy),
             words::time(view.step_ns()),
         ),
         hint: hint.to_owned(),
@@ -74,7 +77,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         decides: Some(format!(
             "the step's time without the profiler, which takes time in each call: near {} the GPU's \
              own work is the limit, and no launch",
-            words::time(gpu_ns(view))
+            words::time(busy)
         )),
         is_bound: false,
     })

@@ -129,12 +129,6 @@ pub(super) fn path_ns(view: &View<'_>, runs: &[LaunchRun<'_>]) -> u64 {
     ns
 }
 
-/// The time that the work of a step takes, in nanoseconds; at most a step.
-pub(super) fn gpu_ns(view: &View<'_>) -> f64 {
-    let ns: f64 = view.work().map(|(_, work)| work.duration_ns as f64).sum();
-    (ns / view.step_count()).min(view.step_ns())
-}
-
 /// The part of the window's works that is equal from step to step, by name, grid and size, 0 to 1.
 pub(super) fn equal_share(view: &View<'_>) -> f64 {
     let name = |at: &u32| {

@@ -58,7 +58,11 @@ pub(super) fn find_to_host(view: &View<'_>) -> Option<Found> {
              where the host reads it"
         }
     };
-    find(view, Direction::ToHost, "copy to the host into pinned memory", hint)
+    let hint = format!(
+        "if the host only looks at a sum, a maximum or some rows, compute these on the GPU and copy \
+         them alone; else {hint}"
+    );
+    find(view, Direction::ToHost, "copy to the host into pinned memory", &hint)
 }
 
 fn find(view: &View<'_>, way: Direction, change: &str, hint: &str) -> Option<Found> {

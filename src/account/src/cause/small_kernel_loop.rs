@@ -2,12 +2,20 @@
 //!
 //! Signature: the same at most 16 kernels follow each other at least 50 times, 100 pieces of work
 //! or more, with a median of less than 10 µs, in at least half of the steps: XLA's `while` of a
-//! `lax.scan`, a recurrence or a solver written as a loop. The latency from kernel to kernel sets
-//! the time, not the work. At least the loop's launches become one graph; at most only every 16th
-//! iteration's kernels remain of it, as with a scan in parallel or iterations unrolled into one kernel.
+//! `lax.scan`, a recurrence or a solver written as a loop. Of at most 6 kernels 24 times are enough,
+//! 48 pieces of work: a loop over rows, heads or groups. Loops of an optimizer over its tensors, and
+//! of fills and copies alone, have causes of their own. The latency from kernel to kernel sets the
+//! time, not the work. At least the loop's launches become one graph; at most only every 16th
+//! iteration's kernels remain of it, as with a scan in parallel or iterations unrolled into one
+//! kernel.
+
+use std::collections::BTreeSet;
+
+use rgpu_model::account::AccountCause;
+use rgpu_model::trace::{TraceWork, TraceWorkKind};
 
 use super::common::{is_small, per_step, remove_work};
-use super::{Found, words};
+use super::{Found, unfused_optimizer, words};
 use crate::edits::Edits;
 use crate::host_calls::{Framework, HostCall, median};
 use crate::view::View;
@@ -18,6 +26,10 @@ const MOST_KERNELS: usize = 16;
 const LEAST_ITERATIONS: usize = 50;
 /// Pieces of work of a loop, at least.
 const LEAST_WORKS: usize = 100;
+/// The same for loops of few kernels.
+const FEW_KERNELS: usize = 6;
+const LEAST_SHORT_ITERATIONS: usize = 24;
+const LEAST_SHORT_WORKS: usize = 48;
 /// Median time of the loop's work in nanoseconds, at most.
 const MOST_NS: u64 = 10_000;
 
@@ -30,7 +42,11 @@ struct KernelLoop {
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let by_step = view.window().iter().map(|step| loops_of_step(view, &step.work));
-    let by_step: Vec<Vec<KernelLoop>> = by_step.collect();
+    let mut by_step: Vec<Vec<KernelLoop>> = by_step.collect();
+    let optimizer = unfused_optimizer::per_tensor_work(view);
+    for loops in &mut by_step {
+        loops.retain(|found| computes(view, found, &optimizer));
+    }
     let with_loops = by_step.iter().filter(|loops| !loops.is_empty()).count();
     if with_loops == 0 || (with_loops as f64) * 2.0 < view.step_count() {
         return None;
@@ -79,12 +95,15 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
              one for each element); else `jax.lax.scan(..., unroll=16)`"
         }
         Framework::Torch => {
-            "write the recurrence over the whole sequence (`cumsum`, a parallel scan, a fused \
-             RNN), or as one Triton kernel that keeps the state in registers"
+            "if the iterations do not need each other (rows, heads, samples, groups), take all of them \
+             in one operator (a dimension more, `torch.bmm`, `torch.func.vmap`); a recurrence over the \
+             whole sequence (`cumsum`, a parallel scan, a fused RNN), or as one Triton kernel that \
+             keeps the state in registers"
         }
         _ => {
-            "let one kernel run all iterations (a persistent kernel, or a scan in parallel), or \
-             capture the loop as a CUDA graph"
+            "if the iterations do not need each other, let one launch do all of them (a dimension more \
+             of the grid); else let one kernel run all iterations (a persistent kernel, or a scan in \
+             parallel), or capture the loop as a CUDA graph"
         }
     };
     Some(Found {
@@ -105,6 +124,15 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         decides: None,
         is_bound: false,
     })
+}
+
+/// Whether a loop does more than fill and copy, and is not an optimizer's over its tensors.
+fn computes(view: &View<'_>, found: &KernelLoop, optimizer: &BTreeSet<u32>) -> bool {
+    let mut work = found.work.iter().filter_map(|at| view.trace.work.get(*at as usize));
+    let moves = |work: &TraceWork| {
+        work.kind != TraceWorkKind::Kernel || view.class(work) == AccountCause::Fill
+    };
+    work.any(|work| !moves(work)) && found.work.iter().all(|at| !optimizer.contains(at))
 }
 
 /// The calls after the launch of a loop's first work, to the launch of its last, of that thread.
@@ -138,7 +166,12 @@ fn loops_of_step(view: &View<'_>, step: &[u32]) -> Vec<KernelLoop> {
             }
             // names[from..pos] repeat with the period.
             let length = pos - from;
-            if length >= LEAST_WORKS && length >= LEAST_ITERATIONS * period {
+            let (works, iterations) = if period <= FEW_KERNELS {
+                (LEAST_SHORT_WORKS, LEAST_SHORT_ITERATIONS)
+            } else {
+                (LEAST_WORKS, LEAST_ITERATIONS)
+            };
+            if length >= works && length >= iterations * period {
                 stretches.push((period, from..pos));
             }
             from = (pos + 1).saturating_sub(period);

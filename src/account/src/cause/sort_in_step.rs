@@ -2,9 +2,12 @@
 //!
 //! The names of the radix and merge sorts of CUB and torch tell. A sort makes several passes over
 //! keys and values. Where the largest few are wanted, `topk` needs one or two; where the order is
-//! only wanted to add by key, a scatter needs one. Whether the whole order is needed is in no trace,
-//! so the gain is a bound from 20 to 90 % of the sort's time. Sorts within the backward pass of an
-//! index or an embedding belong to that.
+//! only wanted to add by key, a scatter needs one. What prepares a sort and puts its result in place
+//! (numbers of the rows, fills between its passes, gathers behind it) goes with it. Whether the whole
+//! order is needed is in no trace, so the gain is a bound: all of it. Sorts within the backward pass
+//! of an index or an embedding belong to that.
+
+use std::collections::BTreeSet;
 
 use rgpu_model::account::AccountCause;
 
@@ -16,6 +19,8 @@ use crate::view::View;
 const MIN_SHARE: f64 = 0.03;
 /// Launches from a sort to the backward pass that it serves.
 const NEAR: usize = 12;
+/// Launches to either side of a sort's kernel among which its helpers are.
+const BESIDE: usize = 2;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
@@ -44,6 +49,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     if kernels.share() < MIN_SHARE {
         return None;
     }
+    let helpers = helpers(view, &kernels.at.iter().copied().collect());
     let changes = Changes::new(view);
     Some(Found {
         change: "sort less".to_owned(),
@@ -53,11 +59,36 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
                where they suffice, and one sort for all rows in place of one for each"
             .to_owned(),
         least: changes.scaled(&kernels.at, 0.8),
-        most: changes.scaled(&kernels.at, 0.1),
+        most: changes.without(&[kernels.at.clone(), helpers].concat(), 1.0),
         work: kernels.at.clone(),
         is_bound: true,
         ..Found::default()
     })
+}
+
+/// Work between two kernels of a sort, and right around them, that only serves it: fills and kernels
+/// that number, scan, copy or gather.
+fn helpers(view: &View<'_>, sorts: &BTreeSet<u32>) -> Vec<u32> {
+    let by_name = names_that(view, |name| {
+        let lower = name.to_ascii_lowercase();
+        ["fill_index", "fill_reverse", "arange", "sort_postprocess", "devicescan", "scan_by_key"]
+            .iter()
+            .any(|word| lower.contains(word))
+    });
+    let mut found = Vec::new();
+    for lane in &lanes(view) {
+        for (position, (at, work)) in lane.iter().enumerate() {
+            let from = position.saturating_sub(BESIDE);
+            let near = lane.get(from..position.saturating_add(BESIDE + 1).min(lane.len()));
+            let near = near.unwrap_or_default();
+            let serves = has_name(&by_name, work)
+                || matches!(view.class(work), AccountCause::Fill | AccountCause::GatherScatter);
+            if serves && !sorts.contains(at) && near.iter().any(|(at, _)| sorts.contains(at)) {
+                found.push(*at);
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -74,7 +105,10 @@ mod tests {
         let fault = step.clone().kernel(names::ADD, 5.0).play(3);
         let found = fault.look(find).unwrap();
         assert!(found.is_bound);
-        assert!((fault.removed_ns(&found.most) - 36_000.0).abs() < 10.0);
+        assert!((fault.removed_ns(&found.most) - 40_000.0).abs() < 10.0);
+        let gathered = step.clone().set(1 << 20, 3.0).kernel(names::ADD, 5.0).play(3);
+        let found = gathered.look(find).unwrap();
+        assert!((gathered.removed_ns(&found.most) - 43_000.0).abs() < 10.0);
         assert!(step.kernel(grad, 5.0).play(3).look(find).is_none());
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rgpu_model::Trace;
-use rgpu_model::trace::{CallEvent, TraceWork, TraceWorkKind};
+use rgpu_model::trace::{CallEvent, CodeFrame, StackMaker, TraceWork, TraceWorkKind};
 
 use crate::facts::GpuFacts;
 use crate::graph::Graph;
@@ -263,6 +263,24 @@ impl TestWindow {
             ..GpuFacts::default()
         };
         TestWindow { trace, facts, steps }
+    }
+
+    /// Gives all calls of a name a stack: a line of the user's Python.
+    pub(crate) fn call_from(&mut self, name: &str, line: u32) {
+        let frame = CodeFrame {
+            file: "/work/train.py".into(),
+            line: Some(line),
+            function: "step".into(),
+            is_python: true,
+        };
+        let mut maker = StackMaker::default();
+        let entry = maker.stack(vec![frame]);
+        self.trace.stacks = maker.finish();
+        let calls = self.trace.calls.iter().zip(0_u32..);
+        let is_named = |call: &CallEvent| self.trace.names[call.name as usize] == name;
+        let named = calls.filter(|(call, _)| is_named(call));
+        let entries = named.filter_map(|(_, at)| Some((at, entry?))).collect();
+        self.trace.stacks.set_calls(entries);
     }
 
     /// Looks at the window as causes do.

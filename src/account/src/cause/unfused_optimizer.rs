@@ -2,7 +2,8 @@
 //!
 //! Three forms, by their names. A loop over parameters launches 5 to 10 element-wise kernels for each
 //! (`foreach=False`): a long run of few names, whose times differ as the tensors do, or with Adam's
-//! own operators (`addcmul`, `addcdiv`). A list of operators over all tensors (`foreach=True`)
+//! own operators (`addcmul`, `addcdiv`). A moving average of the weights and a clipping of gradients
+//! are such loops, too; an average that is copied back has a copy within the GPU for each tensor. A list of operators over all tensors (`foreach=True`)
 //! launches `multi_tensor_apply` for each operator: about twenty passes over state, gradient and
 //! weight. The same over many groups of one tensor each launches as often as the loop. The fused
 //! optimizer reads parameter, gradient and two moments and writes three of them: 7 passes. Small
@@ -43,14 +44,20 @@ fn loops(view: &View<'_>) -> Vec<Vec<u32>> {
     let mut found = Vec::new();
     for lane in &lanes(view) {
         let parts = runs(lane, MIN_LOOP, |work| {
-            view.family(work) == KernelFamily::Torch
-                && matches!(
-                    view.class(work),
-                    AccountCause::ElementWise | AccountCause::Fill | AccountCause::Cast
-                )
+            let class = view.class(work);
+            let fits = matches!(
+                class,
+                AccountCause::ElementWise
+                    | AccountCause::Fill
+                    | AccountCause::Cast
+                    | AccountCause::Layout
+            );
+            class == AccountCause::CopyDevice || view.family(work) == KernelFamily::Torch && fits
         });
         for run in parts {
-            if is_loop(run, &adam) {
+            let computes =
+                run.iter().filter(|(_, work)| view.class(work) == AccountCause::ElementWise);
+            if computes.count() >= MIN_USES && is_loop(run, &adam) {
                 found.push(run.iter().map(|(at, _)| *at).collect());
             }
         }
@@ -120,7 +127,12 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         }
         edits
     };
-    let text = if loop_count > 0 {
+    let adam = names_that(view, |name| name.contains("addcmul") || name.contains("addcdiv"));
+    let is_adam = view.work().any(|(_, work)| has_name(&adam, work));
+    let text = if loop_count > 0 && !is_adam {
+        "a loop over parameters (an optimizer, a moving average of the weights, a clipping of \
+         gradients) launches kernels for each tensor"
+    } else if loop_count > 0 {
         "the optimizer launches kernels for each tensor"
     } else if kernels.count() >= 100.0 {
         "the optimizer launches a list of operators for each of many groups"
@@ -128,18 +140,27 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         "the optimizer makes a pass over all tensors for each operator of its formula"
     };
     Some(Found {
-        change: "use the fused optimizer".to_owned(),
+        change: if loop_count > 0 && !is_adam {
+            "update all parameters together"
+        } else {
+            "use the fused optimizer"
+        }
+        .to_owned(),
         text: format!("{text}, which takes {}", kernels.words()),
-        hint:
-            "`torch.optim.AdamW(params, fused=True)`, with all parameters of equal settings in one \
-               group (`[{\"params\": decayed}, {\"params\": others, \"weight_decay\": 0}]`)"
-                .to_owned(),
+        hint: if loop_count > 0 && !is_adam { LOOP_HINT } else { OPTIMIZER_HINT }.to_owned(),
         least: edits(false),
         most: edits(true),
         work: kernels.at.clone(),
         ..Found::default()
     })
 }
+
+const OPTIMIZER_HINT: &str = "`torch.optim.AdamW(params, fused=True)`, with all parameters of equal \
+     settings in one group (`[{\"params\": decayed}, {\"params\": others, \"weight_decay\": 0}]`)";
+const LOOP_HINT: &str = "one call for all tensors in place of a loop over them: \
+     `torch._foreach_lerp_(averages, params, 1 - decay)` for a moving average, \
+     `clip_grad_norm_(params, 1.0, foreach=True)` for a clipping, `torch._foreach_add_` and its like \
+     for an update by hand, `fused=True` for an optimizer";
 
 /// What the fused optimizer takes in a group's place, in nanoseconds.
 fn fused_ns(view: &View<'_>, group: &[u32], is_most: bool) -> f64 {
@@ -176,6 +197,26 @@ mod tests {
         assert!(fault.removed_ns(&found.most) > 110_000.0);
         assert!(!found.most.call_ns.is_empty());
         assert!(found.text.contains("each tensor"), "{}", found.text);
+    }
+
+    #[test]
+    fn a_moving_average_that_is_copied_back_is_a_loop_over_parameters() {
+        let tensor = |us: f64| {
+            let kernels = StepScript::new().kernels(2, names::MUL, us).kernel(names::ADD, us);
+            kernels.copy("DtoD", (us * 1e6) as u64, us, None)
+        };
+        let tensors = (0..20).fold(StepScript::new().kernel(names::PRODUCT, 100.0), |step, n| {
+            step.then(tensor(1.0 + f64::from(n % 5)))
+        });
+        let fault = tensors.play(3);
+        let found = fault.look(find).unwrap();
+        assert!(found.hint.contains("_foreach_lerp_"), "{}", found.hint);
+        assert_eq!(found.work.len(), 2 * 80);
+        // Copies alone are no update.
+        let copies = (0..60).fold(StepScript::new().kernel(names::PRODUCT, 100.0), |step, n| {
+            step.copy("DtoD", 1 << 20, 1.0 + f64::from(n % 5), None)
+        });
+        assert!(copies.play(3).look(find).is_none());
     }
 
     #[test]

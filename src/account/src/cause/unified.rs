@@ -34,11 +34,13 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let rate = pinned_bytes_per_s(view);
     let (mut least, mut most) = (Edits::default(), Edits::default());
     let (mut in_kernels, mut in_host) = (0_u64, 0_u64);
+    let (mut held, mut touching) = (Vec::new(), Vec::new());
     for (at, work) in view.work().filter(|(_, work)| work.kind == TraceWorkKind::Kernel) {
         let beside = overlap_ns(&spans, work.start_ns, work.end_ns());
         if beside == 0 {
             continue;
         }
+        held.push(at);
         let path = host.work_path(at).run_ns;
         let alone_ns = undisturbed.get(&(work.name, work.shape)).copied();
         let alone_ns = alone_ns.filter(|ns| *ns < work.duration_ns);
@@ -60,6 +62,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         let start_ns = call.start_ns.saturating_sub(call.before_ns);
         let beside = fault_ns(&spans, start_ns, call.start_ns).min(call.before_path_ns);
         if beside > 0 {
+            touching.push(call.at);
             in_host = in_host.saturating_add(beside);
             most.host_before_ns.insert(call.at, call.before_ns - beside);
             least.host_before_ns.insert(call.at, call.before_ns - beside / 2);
@@ -68,6 +71,12 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let (in_kernels, in_host) = (per_step(view, in_kernels), per_step(view, in_host));
     if is_small(view, in_kernels + in_host) {
         return None;
+    }
+    // The place is where most of the time goes: a launch, or what the host does before a call.
+    if in_host > in_kernels {
+        held.clear();
+    } else {
+        touching.clear();
     }
     Some(Found {
         change: "keep the pages where they are used".to_owned(),
@@ -93,8 +102,8 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         .to_owned(),
         least,
         most,
-        work: Vec::new(),
-        calls: Vec::new(),
+        work: held,
+        calls: touching,
         decides: None,
         is_bound: false,
     })

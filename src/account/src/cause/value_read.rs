@@ -7,7 +7,10 @@
 //! behind the GPU's. At least: where a step reads several values, one read remains; where it reads
 //! one, every second step still reads.
 
+use std::collections::HashSet;
+
 use super::common::{is_small, per_step, remove_wait, remove_work};
+use super::picked::{has_name, lanes, names_that};
 use super::reads::{ValueRead, value_reads};
 use super::{Found, words};
 use crate::edits::Edits;
@@ -33,6 +36,13 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let bytes = reads.iter().flat_map(|read| &read.copies);
     let bytes = bytes.filter_map(|at| view.trace.work.get(*at as usize)?.bytes).max().unwrap_or(0);
     let (least, most) = edits_of(view, &reads);
+    let hint = hint(view.host().framework);
+    let checks = checks_before(view, &reads);
+    let hint = if checks * 2 >= reads.len() {
+        format!("{CHECK_HINT}; else {hint}")
+    } else {
+        hint.to_owned()
+    };
     Some(Found {
         change: "read no value of the GPU in the loop".to_owned(),
         text: format!(
@@ -43,7 +53,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             words::time(lost),
             words::place(view, wait),
         ),
-        hint: hint(view.host().framework).to_owned(),
+        hint,
         least,
         most,
         work: reads.iter().flat_map(|read| read.copies.iter().copied()).collect(),
@@ -51,6 +61,34 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
         decides: None,
         is_bound: false,
     })
+}
+
+/// Launches before a read among which a check is looked for.
+const CHECK_NEAR: usize = 4;
+/// The next step where what is read is the result of a check.
+const CHECK_HINT: &str = "most of these reads are the result of a check over a whole tensor (all, any, \
+     finite): `validate_args=False` for `torch.distributions`, `torch.autograd.set_detect_anomaly` \
+     off, `error_if_nonfinite=False`, and `torch._assert_async` in place of `assert`";
+
+/// How many reads are of the result of a check: `all`, `any`, or a search for values not finite.
+fn checks_before(view: &View<'_>, reads: &[&ValueRead<'_>]) -> usize {
+    let checks = names_that(view, |name| {
+        ["and_kernel", "or_kernel", "non_finite_check", "isfinite", "isnan"]
+            .iter()
+            .any(|word| name.contains(word))
+    });
+    let copies: HashSet<u32> = reads.iter().flat_map(|read| read.copies.iter().copied()).collect();
+    let mut count = 0;
+    for lane in &lanes(view) {
+        for (position, (at, _)) in lane.iter().enumerate() {
+            let before = lane.get(position.saturating_sub(CHECK_NEAR)..position);
+            let mut before = before.unwrap_or_default().iter();
+            if copies.contains(at) && before.any(|(_, work)| has_name(&checks, work)) {
+                count += 1;
+            }
+        }
+    }
+    count
 }
 
 /// Edits that remove all reads but some, and all.

@@ -174,15 +174,14 @@ impl CallChange {
     }
 }
 
-/// A profiler adds at most this part of the time that a call, or the host between two, took.
-const MOST_TOOL_SHARE: f64 = 0.7;
-
 /// Edits by position in the graph.
 struct Changes<'g, 't> {
     graph: &'g Graph<'t>,
     /// Nanoseconds of each call that are the profiler's: the first half within the call, the second
     /// before the next one.
     tool_ns: i64,
+    /// The part of either time that is the profiler's at most.
+    most_tool_share: f64,
     /// By position in `works`; empty without edits of work.
     works: Vec<WorkChange>,
     /// By position in `calls`; empty without edits of calls.
@@ -200,7 +199,8 @@ impl<'g, 't> Changes<'g, 't> {
     fn new(graph: &'g Graph<'t>, edits: &Edits) -> Changes<'g, 't> {
         let mut changes = Changes {
             graph,
-            tool_ns: bounded_ns(edits.tool_ns),
+            tool_ns: bounded_ns(edits.tool.ns),
+            most_tool_share: edits.tool.most_share.clamp(0.0, 1.0),
             works: Vec::new(),
             calls: Vec::new(),
             own_previous: HashMap::new(),
@@ -374,13 +374,26 @@ impl<'g, 't> Changes<'g, 't> {
     /// The recorded time along an edge of the host, without what the profiler added.
     fn without_tool_ns(&self, edge: &Edge, from_ns: i64) -> i64 {
         let recorded_ns = edge.recorded_arrival_ns(from_ns);
-        let most_ns = (recorded_ns.saturating_sub(from_ns).max(0) as f64 * MOST_TOOL_SHARE) as i64;
+        let most_ns =
+            (recorded_ns.saturating_sub(from_ns).max(0) as f64 * self.most_tool_share) as i64;
         recorded_ns - (self.tool_ns / 2).min(most_ns)
     }
 
-    /// The time after a change that was made of recorded times: no later than without the profiler.
-    fn without_tool(&self, changed_ns: i64, unchanged_ns: i64) -> i64 {
-        if self.tool_ns > 0 { changed_ns.min(unchanged_ns) } else { changed_ns }
+    /// When an edge of the host arrives that takes `changed_ns` now, which was made of recorded
+    /// times: the profiler added to it as much as to the whole. No later than unchanged.
+    fn changed_arrival(
+        &self,
+        edge: &Edge,
+        from_ns: i64,
+        changed_ns: i64,
+        unchanged_ns: i64,
+    ) -> i64 {
+        if self.tool_ns == 0 {
+            return from_ns.saturating_add(changed_ns);
+        }
+        let recorded_ns = edge.recorded_arrival_ns(from_ns).saturating_sub(from_ns).max(1);
+        let left = unchanged_ns.saturating_sub(from_ns).max(0) as f64 / recorded_ns as f64;
+        from_ns.saturating_add((changed_ns as f64 * left) as i64).min(unchanged_ns)
     }
 
     /// When an edge arrives. `None` if an edit drops it.
@@ -402,7 +415,7 @@ impl<'g, 't> Changes<'g, 't> {
             }
             PointKind::CallStart(at) if !self.calls.is_empty() => {
                 let Some(host_ns) = self.call(at).host_before_ns else { return Some(unchanged_ns) };
-                let changed_ns = self.without_tool(from_ns.saturating_add(host_ns), unchanged_ns);
+                let changed_ns = self.changed_arrival(edge, from_ns, host_ns, unchanged_ns);
                 Some(match edge.kind {
                     EdgeKind::Handover => changed_ns,
                     EdgeKind::Thread if self.has_handover(point) => unchanged_ns,
@@ -415,8 +428,7 @@ impl<'g, 't> Changes<'g, 't> {
                 if edge.kind == EdgeKind::Body {
                     let saved_ns = unchanged_ns.saturating_sub(change.saved_ns).max(from_ns);
                     let Some(body_ns) = change.body_ns else { return Some(saved_ns) };
-                    let changed_ns = from_ns.saturating_add(body_ns);
-                    return Some(self.without_tool(changed_ns, unchanged_ns));
+                    return Some(self.changed_arrival(edge, from_ns, body_ns, unchanged_ns));
                 }
                 if change.drops_waits || change.is_removed() {
                     return None;

@@ -2,7 +2,7 @@
 
 use super::*;
 use rgpu_model::Launch;
-use rgpu_model::profile::{CaseResult, Correctness, Timing, TimingClock};
+use rgpu_model::profile::{CaseResult, Correctness, Timing, TimingClock, Trust};
 
 const NAMES: [&str; 2] = ["old", "new"];
 
@@ -117,6 +117,30 @@ fn the_interval_of_alternated_processes_includes_both_of_their_ratios() {
     assert_eq!((paired.rounds, paired.source.as_str()), (2, "alternated_processes"));
     let zero = timing(0.0);
     assert_eq!(PairedTimes::from_processes("n", [&a1, &zero], [&b1, &b2]), None);
+}
+
+#[test]
+fn a_proven_and_a_bounded_time_are_compared_by_the_judges_clock() {
+    let judged = |median_ns, trust, bound: f64| Timing {
+        trust: Some(trust),
+        bound_ns: Some(bound),
+        bound_range_ns: Some([bound - 1.0, bound + 1.0]),
+        ..timing(median_ns, 1.0)
+    };
+    let proven = judged(2000.0, Trust::Proven, 2100.0);
+    let bounded = Timing {
+        clock: TimingClock::HostClock,
+        l2_flushed: false,
+        ..judged(1050.0, Trust::Bounded, 1050.0)
+    };
+    let speedup = |a: &Timing, b: &Timing| {
+        let found = held(&run(&[("n", a.clone())]), &run(&[("n", b.clone())]));
+        assert!(found.differences.is_empty(), "{:?}", found.differences);
+        found.time.unwrap().speedup
+    };
+    assert!((speedup(&proven, &bounded) - 2.0).abs() < 1e-9);
+    let faster = judged(1000.0, Trust::Proven, 1100.0);
+    assert!((speedup(&proven, &faster) - 2.0).abs() < 1e-9, "both proven: their own times");
 }
 
 #[test]

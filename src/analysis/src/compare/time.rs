@@ -10,7 +10,7 @@ use super::{CompareOptions, gap, time_change};
 use rgpu_model::Profile;
 use rgpu_model::comparison::TimeSource;
 use rgpu_model::comparison::{CaseChange, KernelChange, SideTime, TimeChange, TimeVerdict};
-use rgpu_model::profile::{Gap, Timing};
+use rgpu_model::profile::{Gap, Timing, Trust};
 
 /// Kernels with a smaller share of the time are irrelevant for the verdict.
 pub(super) const SMALL_SHARE: f64 = 0.05;
@@ -42,10 +42,15 @@ impl PairedTimes {
     /// that it is never narrower than the spread between processes.
     #[must_use]
     pub fn from_processes(case: &str, a: [&CaseTiming; 2], b: [&CaseTiming; 2]) -> Option<Self> {
-        let time = |timing: &CaseTiming| SideTime {
-            median_ns: timing.median_ns,
-            ci95_ns: Some(timing.ci95_ns),
-            samples: timing.samples as u64,
+        let bounds = [a[0], a[1], b[0], b[1]].map(Bound::from);
+        let by_bounds = by_bounds(&bounds);
+        let time = |timing: &CaseTiming| match Bound::from(timing).time.filter(|_| by_bounds) {
+            Some(bound) => bound,
+            None => SideTime {
+                median_ns: timing.median_ns,
+                ci95_ns: Some(timing.ci95_ns),
+                samples: timing.samples as u64,
+            },
         };
         let rounds = [0, 1].map(|n| interval::speedup(&time(a[n]), &time(b[n])));
         let [first, second] = rounds;
@@ -63,6 +68,35 @@ impl PairedTimes {
             rounds: ratios.len() as u64,
             source: TimeSource::AlternatedProcesses,
         })
+    }
+}
+
+/// The judge's bound of a time, and whether the time itself is proven.
+pub(super) struct Bound {
+    is_proven: bool,
+    time: Option<SideTime>,
+}
+
+/// Whether times are compared by their bounds: all have one, and one of them is no more than that.
+pub(super) fn by_bounds(sides: &[Bound]) -> bool {
+    sides.iter().all(|side| side.time.is_some()) && !sides.iter().all(|side| side.is_proven)
+}
+
+fn bound_time(ns: Option<f64>, range_ns: Option<[f64; 2]>) -> Option<SideTime> {
+    ns.map(|median_ns| SideTime { median_ns, ci95_ns: range_ns, samples: 1 })
+}
+
+impl From<&Timing> for Bound {
+    fn from(timing: &Timing) -> Self {
+        let time = bound_time(timing.bound_ns, timing.bound_range_ns);
+        Self { is_proven: timing.trust == Some(Trust::Proven), time }
+    }
+}
+
+impl From<&CaseTiming> for Bound {
+    fn from(timing: &CaseTiming) -> Self {
+        let time = bound_time(timing.bound_ns, timing.bound_range_ns);
+        Self { is_proven: timing.trust == Some(rgpu_case::Trust::Proven), time }
     }
 }
 
@@ -126,6 +160,11 @@ fn cases(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Vec<CaseChan
     let other = timed(b);
     let change = |(name, x): &(String, Timing)| {
         let (_, y) = other.iter().find(|(n, _)| n == name)?;
+        let by_bounds = by_bounds(&[x.into(), y.into()]);
+        let side = |timing: &Timing| match Bound::from(timing).time.filter(|_| by_bounds) {
+            Some(bound) => bound,
+            None => side(timing),
+        };
         let mut time = time_change(side(x), side(y), options.threshold, TimeSource::Samples)?;
         if let Some(paired) = options.paired.iter().find(|p| p.case == *name) {
             time.speedup = paired.speedup;

@@ -61,6 +61,8 @@ pub(super) fn join<'a>(
             .collect();
         let thread = |id: u64| if known_threads.contains(&id) { id ^ (number << 56) } else { id };
         let (regions, calls) = (joined.regions.len() as u32, joined.calls.len() as u32);
+        let shapes = joined.shapes.len() as u32;
+        joined.shapes.extend(trace.shapes);
         let mut lists: HashMap<SharedList<u32>, SharedList<u32>> = HashMap::new();
         joined.span_ns = joined.span_ns.max(times.common(trace.span_ns));
         joined.regions.extend(trace.regions.into_iter().map(|mut region| {
@@ -71,6 +73,7 @@ pub(super) fn join<'a>(
             work.name = name(work.name);
             times.change(&mut work.start_ns, &mut work.duration_ns);
             work.call = work.call.map(|at| at.saturating_add(calls));
+            work.shape = work.shape.map(|at| at.saturating_add(shapes));
             if regions > 0 && !work.regions.is_empty() {
                 // Pieces of work share their lists, also after this.
                 let shifted = lists.entry(std::mem::take(&mut work.regions));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rgpu_format::nsys_row::{CopyDirection, CopyKind};
+use rgpu_format::nsys_row::{self, CopyDirection, CopyKind};
 
 use super::attribute::{AttributedWork, LaunchPlace};
 use super::calls::{ListedCalls, WaitRule, plain_name};
@@ -13,7 +13,7 @@ use crate::region_tree::NO_REGIONS;
 use crate::trace_events::{NameTable, RegionTable, list_ranges, ns_since};
 use rgpu_model as model;
 use rgpu_model::SharedList;
-use rgpu_model::trace::{CallEvent, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
+use rgpu_model::trace::{CallEvent, KernelShape, SCHEMA, TraceWork, TraceWorkKind, UnlistedEvents};
 
 /// Bytes up to which a copy from pageable memory does not wait for its transfer ("API
 /// synchronization behavior" in the manual of CUDA's runtime).
@@ -103,6 +103,7 @@ pub(super) fn list(
         names: names.into_vec(),
         regions: regions.all,
         work,
+        shapes: shapes.all(&trace.shapes),
         ranges,
         calls,
         host: Vec::new(),
@@ -256,6 +257,18 @@ impl ShapeNumbers {
     fn number(&mut self, shape: u32) -> u32 {
         let next = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
         *self.known.entry(shape).or_insert(next)
+    }
+
+    /// The shapes by their new numbers; one that was not kept has no blocks.
+    fn all(&self, kept: &[nsys_row::KernelShape]) -> Vec<KernelShape> {
+        let mut all = vec![KernelShape::default(); self.known.len().min(kept.len())];
+        for (old, new) in &self.known {
+            if let (Some(kept), Some(slot)) = (kept.get(*old as usize), all.get_mut(*new as usize))
+            {
+                *slot = KernelShape { grid: kept.grid, block: kept.block };
+            }
+        }
+        all
     }
 }
 

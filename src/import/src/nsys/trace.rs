@@ -36,6 +36,8 @@ pub(super) struct Trace {
     pub(super) pieces: WorkPieces,
     /// Names of kernels, indexed by [`NsysWorkKind::Kernel`].
     pub(super) kernels: Vec<String>,
+    /// Shapes of kernels, by the number that [`ListedWork`] has; the first [`MAX_SHAPES`].
+    pub(super) shapes: Vec<KernelShape>,
     /// The first kernels in time order, with all columns.
     pub(super) first_kernels: Vec<(NsysWork, Kernel)>,
     /// Mangled names by string id.
@@ -69,6 +71,10 @@ const RANGE_EVENT_BYTES: u64 = 80;
 const KERNEL_NAME_BYTES: usize = 700;
 const RANGE_NAME_BYTES: usize = 160;
 const COPIES_OF_NAME: usize = 3;
+
+/// Shapes of kernels that are kept. Programs have few; more are those of a program that launches
+/// each kernel with another grid.
+const MAX_SHAPES: usize = 1 << 16;
 
 /// One piece of work on a GPU.
 #[derive(Clone, Copy, Debug)]
@@ -285,7 +291,7 @@ fn read_work<R: TraceRows>(
             correlation: k.correlation,
             device: k.device.unwrap_or(0),
             stream: k.stream.unwrap_or(0),
-            shape: k.shape.map(|shape| shapes.number(name, shape)),
+            shape: k.shape.map(|shape| shapes.number(name, shape, &mut trace.shapes)),
         };
         trace.pieces.see_device(work.process, k.device);
         see(work, trace);
@@ -378,7 +384,8 @@ struct KernelShapes {
 }
 
 impl KernelShapes {
-    fn number(&mut self, name: u32, shape: KernelShape) -> u32 {
+    /// The number of a shape, which is added to `all` if it is new and there is room.
+    fn number(&mut self, name: u32, shape: KernelShape, all: &mut Vec<KernelShape>) -> u32 {
         let name = name as usize;
         if self.last.len() <= name {
             self.last.resize(name + 1, None);
@@ -388,6 +395,9 @@ impl KernelShapes {
         }
         let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry(shape).or_insert(next);
+        if number as usize == all.len() && all.len() < MAX_SHAPES {
+            all.push(shape);
+        }
         self.last[name] = Some((shape, number));
         number
     }

@@ -213,6 +213,18 @@ pub fn skeleton(file: &Path, launch: Option<&str>) -> Result<String, KernelError
     Ok(format!("#:schema {SCHEMA}\n{}", language.skeleton(file, &text, launch)?))
 }
 
+/// The start of an answer to a problem of GPU MODE or KernelBench, and the place for it: `file`,
+/// else the usual one.
+///
+/// # Errors
+/// [`KernelError`] if the path holds no problem, or its template cannot be read.
+pub fn answer_template(
+    problem: &Path,
+    file: Option<&Path>,
+) -> Result<(PathBuf, String), KernelError> {
+    sources::answer_template(problem, file)
+}
+
 /// The kernel.toml that says what was assumed of a kernel.
 pub fn described(found: &FoundKernel) -> String {
     let mut toml = format!("#:schema {SCHEMA}\n");

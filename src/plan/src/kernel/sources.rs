@@ -22,10 +22,12 @@ mod program_files;
 mod project;
 mod pytest_benchmark;
 mod python_script;
+mod usual_arguments;
 
 pub use gpu_mode::{SetProblem, problem_set};
 pub use program_build::{BuildSystem, FolderBuild, NvccBuild, ProgramBuild, SentContent};
 pub use python_script::CudaInPython;
+pub use usual_arguments::UsualArguments;
 
 /// A format in which people keep kernels and programs.
 pub struct KernelSource {
@@ -84,10 +86,12 @@ pub struct FoundProgram {
     /// The value of `--kernel-name` that selects them, if their names alone do not.
     pub kernel_filter: Option<String>,
     /// How our own script runs the Python file of `command`, which does not run well by itself:
-    /// `benchmarks`, `tests`, `plots` or `notebook` (`run_script.py`).
+    /// `benchmarks`, `tests`, `calls`, `script` or `notebook` (`run_script.py`).
     pub driver: Option<&'static str>,
     /// Whether it is one rank of several, which a launcher such as torchrun starts.
     pub is_rank: bool,
+    /// The arguments with which it is started if the user types none.
+    pub usual_arguments: UsualArguments,
     /// The mode to profile it with, if the user names none.
     pub mode: ProfileMode,
     /// What was assumed, in words, to be printed.
@@ -95,6 +99,11 @@ pub struct FoundProgram {
 }
 
 impl FoundProgram {
+    /// Whether it is a problem of GPU MODE with an answer, as somebody published them.
+    pub fn is_problem(&self) -> bool {
+        self.format == gpu_mode::PROGRAM_FORMAT
+    }
+
     /// Chooses one of the programs that the build makes.
     ///
     /// # Errors
@@ -113,6 +122,27 @@ impl FoundProgram {
 /// Reads `path` in the first format that it is of. `None`: it is of none of them.
 pub(super) fn read(path: &Path) -> Option<Result<Found, KernelError>> {
     KERNEL_SOURCES.iter().find_map(|source| (source.read)(path))
+}
+
+/// The start of an answer to a problem, and the place for it: `file`, else the usual one.
+///
+/// # Errors
+/// [`KernelError`] if the path holds no problem, or its template cannot be read.
+pub(super) fn answer_template(
+    problem: &Path,
+    file: Option<&Path>,
+) -> Result<(PathBuf, String), KernelError> {
+    let readers = [gpu_mode::template, kernel_bench::template];
+    readers.iter().find_map(|read| read(problem, file)).unwrap_or_else(|| {
+        Err(KernelError::Format {
+            file: problem.to_owned(),
+            problem:
+                "it is no problem of GPU MODE (a folder with task.yml) and none of KernelBench \
+                      (a file with `Model` and `get_inputs`)"
+                    .to_owned(),
+            hint: "`rgpu kernels new FILE.cu` starts a kernel.toml for a kernel".to_owned(),
+        })
+    })
 }
 
 /// The text of a file with one of these extensions. `None` if it is no regular file or cannot be

@@ -175,7 +175,7 @@ pub struct NamedCase {
     pub jobs: Vec<RunnerJob>,
 }
 
-/// `[reference]`: a C function on host memory, or a Python callable beside a Python entry.
+/// `[reference]`: a C function on host memory, or a Python function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReferenceSpec {
     /// The C or Python file.
@@ -241,6 +241,13 @@ impl KernelSpec {
     pub fn is_compiled(&self) -> bool {
         let extension = self.source.extension().and_then(|extension| extension.to_str());
         self.language == "cuda" && extension.is_some_and(|e| COMPILED_EXTENSIONS.contains(&e))
+    }
+
+    /// Whether it is a problem of GPU MODE or KernelBench with an answer, as somebody published them.
+    pub fn is_problem(&self) -> bool {
+        let is_answer =
+            matches!(&self.entry, EntryPoint::Python(function) if function.inputs.is_some());
+        self.file.is_none() && is_answer
     }
 
     /// Whether the entry is a Python callable.

@@ -188,7 +188,8 @@ fn trust_text(t: &Timing) -> String {
         Some(Trust::Bounded) => {
             let claim =
                 t.claimed_ns.map(|ns| format!(", the kernel's process claims {}", duration(ns)));
-            format!("; bounded by the judge's clock{}", claim.unwrap_or_default())
+            let why = t.trust_reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("; bounded by the judge's clock{}{why}", claim.unwrap_or_default())
         }
         Some(Trust::Unprotected) => {
             let why =

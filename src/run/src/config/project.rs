@@ -12,8 +12,10 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::program::ProgramTable;
 use super::{Config, ConfigValue, LOCAL, Origin};
 use rgpu_analysis::Thresholds;
+use rgpu_model::beneath;
 use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
 use rgpu_plan::tool::TOOL_FLAGS_OF_PROJECTS;
 use rgpu_remote::{RemoteSpec, without_secret};
@@ -28,6 +30,7 @@ pub(super) struct ProjectFile {
     pub(super) kernel_path: Option<Vec<PathBuf>>,
     #[serde(default)]
     pub(super) preset: BTreeMap<String, toml::Table>,
+    pub(super) program: Option<ProgramTable>,
     #[serde(default)]
     pub(super) analysis: Thresholds,
 }
@@ -214,7 +217,7 @@ impl Config {
 
 /// The first link below the project on the way to a path, wherever the path begins: each `..` and
 /// each link outside the project is resolved as the kernel does. Parts may be missing.
-fn link_below(project: &Path, path: &Path) -> Option<PathBuf> {
+pub(super) fn link_below(project: &Path, path: &Path) -> Option<PathBuf> {
     let real_project = project.canonicalize().ok()?;
     let mut reached = PathBuf::new();
     for part in project.join(path).components() {
@@ -259,7 +262,11 @@ pub(super) fn check_runs_dir(
         Origin::Project(_) | Origin::Default => false,
     };
     let link = link_below(project, &runs_dir.value);
-    if chosen_by_user || (link.is_none() && is_below(&runs_dir.value, project)) {
+    if chosen_by_user {
+        return Ok(());
+    }
+    if link.is_none() && is_below(&runs_dir.value, project) {
+        hold_runs_dir(project, &runs_dir.value);
         return Ok(());
     }
     let shown = runs_dir.value.display();
@@ -281,6 +288,15 @@ pub(super) fn check_runs_dir(
     Err(failure
         .hint(format!("to keep runs there: export RGPU_RUNS_DIR={}", shell_word(chosen.display())))
         .hint(format!("or an absolute `runs_dir` in {}", user_file.display())))
+}
+
+/// Has the runs and what lies beside them, such as `artifacts/sass`, opened without a link.
+fn hold_runs_dir(project: &Path, runs_dir: &Path) {
+    let Ok(inner) = runs_dir.strip_prefix(project) else { return };
+    let is_plain = inner.components().all(|part| matches!(part, Component::Normal(_)));
+    if let Some(first) = inner.components().next().filter(|_| is_plain) {
+        beneath::hold(project, first.as_ref());
+    }
 }
 
 /// Whether `path` is below `folder` after links are resolved. Parts that do not exist yet count by
@@ -354,7 +370,8 @@ mod tests {
             schema.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect()
         };
         assert_eq!(keys("/properties/preset/additionalProperties/properties"), preset_flags());
-        let own = ["default_remote", "runs_dir", "keep", "kernel_path", "preset", "analysis"];
+        let own =
+            ["default_remote", "runs_dir", "keep", "kernel_path", "preset", "program", "analysis"];
         assert_eq!(keys("/properties"), own);
         let thresholds: Vec<&str> = TABLE.iter().map(|row| row.key).collect();
         assert_eq!(keys("/properties/analysis/properties"), thresholds);

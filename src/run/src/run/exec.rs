@@ -12,11 +12,8 @@ use super::pass_planner::NextStep;
 use super::program_error::has_hung;
 use crate::store::RunRecord;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_plan::exec::WORK_FOLDER;
-use rgpu_plan::tool::{Draft, DraftInfo, JobName, Program, add_hang_detection};
-use rgpu_protocol::plan::{
-    Arg, ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success,
-};
+use rgpu_plan::tool::{Draft, DraftInfo, JobName, Program, add_hang_detection, pulled_artifacts};
+use rgpu_protocol::plan::{Arg, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success};
 use rgpu_protocol::{Event, HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
 use rgpu_remote::{HostLink, RemoteFile};
 
@@ -112,7 +109,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
             // Every status of the program counts as success: it is the result.
             success: Success { exit: Vec::new(), ..Success::default() },
             diagnosis: Vec::new(),
-            artifacts: pull_specs(&request.pull),
+            artifacts: pulled_artifacts(&request.pull),
             loses: String::new(),
             stop: None,
             hang: None,
@@ -205,11 +202,7 @@ impl PlanDriver for ExecDriver<'_> {
         context: &mut RunContext<'_>,
     ) -> Result<JobResult> {
         let ExecRun { pull, copies, .. } = &mut self.run;
-        // Another version of rgpu may have written a plan that cannot be read.
-        let plan = crate::saved_json::from_slice::<Plan>(&context.folder.read("plan-1.json")?);
-        let inputs = inputs_of(&plan.map(|plan| plan.files).unwrap_or_default());
-        let accept = pull_filter(pull, inputs);
-        job::follow_with_filter(session.link, job, before, context, &accept, copies).await
+        follow_pulling(pull, copies, session.link, job, before, context).await
     }
 
     fn handle_result(
@@ -237,13 +230,20 @@ fn finish_job(
     ExecOutcome { end: Some(program_end(link, &end)), pulled: pulled(end), copies }
 }
 
-/// The artifacts that the agent should announce, by the `--pull` patterns.
-fn pull_specs(patterns: &[String]) -> Vec<ArtifactSpec> {
-    let spec = |pattern: &String| ArtifactSpec {
-        path: format!("{WORK_FOLDER}/{}", pattern.trim_start_matches("./")),
-        kind: PULLED.to_owned(),
-    };
-    patterns.iter().map(spec).collect()
+/// Follows a job, and fetches of its working folder what matches `patterns` and was not sent as it
+/// is.
+pub(super) async fn follow_pulling(
+    patterns: &[String],
+    copies: &mut FileCopies,
+    link: &mut HostLink,
+    job: &str,
+    before: &[Event],
+    context: &mut RunContext<'_>,
+) -> Result<JobResult> {
+    let inputs =
+        inputs_of(&job::plan(context.folder, job).map(|plan| plan.files).unwrap_or_default());
+    let accept = pull_filter(patterns, inputs);
+    job::follow_with_filter(link, job, before, context, &accept, copies).await
 }
 
 /// Accepts files that differ from the `sent` inputs, and refuses a host that announces a pulled
@@ -253,7 +253,7 @@ fn pull_filter(
     patterns: &[String],
     sent: BTreeSet<(String, rgpu_protocol::Digest)>,
 ) -> impl Fn(&str, &RemoteFile) -> Result<bool> + Sync {
-    let specs = pull_specs(patterns);
+    let specs = pulled_artifacts(patterns);
     move |kind, file| {
         let matches_pattern = || specs.iter().any(|spec| glob::matches(&spec.path, &file.path));
         if kind == PULLED && !matches_pattern() {

@@ -14,7 +14,6 @@ mod submission;
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::plan::Limits;
 use rgpu_protocol::{Event, EventBody, Outcome, Plan, RungRecord, Stream};
 use tokio::sync::mpsc;
 
@@ -113,7 +112,7 @@ pub(super) async fn resume(
     known: &RecordedJob,
     context: &mut RunContext<'_>,
 ) -> Result<()> {
-    let limits = plan_limits(context.folder, job);
+    let limits = plan(context.folder, job).map(|plan| plan.limits).unwrap_or_default();
     let attached = tokio::select! {
         attached = link.attach(job, &limits, known.last_seq() + 1, &known.received) => attached,
         () = context.cancel.wait_for_more_than(0) => {
@@ -130,11 +129,12 @@ pub(super) async fn resume(
     attached.on(link.remote())
 }
 
-/// The limits of the job's plan; the defaults if the run folder does not have the plan.
-fn plan_limits(folder: &RunFolder, job: &str) -> Limits {
+/// The job's plan. `None` if the run folder does not have it, or has one of another version of rgpu
+/// that cannot be read.
+pub(super) fn plan(folder: &RunFolder, job: &str) -> Option<Plan> {
     let sequence = job.rsplit_once('.').map_or(job, |(_, sequence)| sequence);
-    let plan = folder.read(&format!("plan-{sequence}.json")).unwrap_or_default();
-    crate::saved_json::from_slice::<Plan>(&plan).map(|plan| plan.limits).unwrap_or_default()
+    let plan = folder.read(&format!("plan-{sequence}.json")).ok()?;
+    crate::saved_json::from_slice(&plan).ok()
 }
 
 /// Follows the job to its terminal event. `before` holds the events that are in the run folder

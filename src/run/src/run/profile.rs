@@ -9,11 +9,14 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_protocol::HostFacts;
+use rgpu_protocol::plan::PULLED;
+use rgpu_protocol::{Event, HostFacts};
 
 use super::assemble::{self, ProfileBuilder, RefusedRung};
 use super::event::RunEvent;
-use super::job::{JobResult, RunContext};
+use super::exec;
+use super::file_copies::FileCopies;
+use super::job::{self, HostFile, JobResult, RunContext};
 use super::lifecycle::{PlanDriver, RunError, RunProgress, RunSession, RunStart};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
@@ -23,7 +26,7 @@ use super::required_rung::{below_rung_failure, is_below, misses_rung};
 use super::second_pass;
 use crate::disasm::NvdisasmSearch;
 use rgpu_analysis::Thresholds;
-use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_model::profile::Gap;
 use rgpu_model::{Profile, RungId, Sidecars};
 use rgpu_plan::tool::{
@@ -52,6 +55,9 @@ pub struct ProfileRun<'a> {
     pub required_rung: Option<&'a RungId>,
     /// Whether to try rungs again that failed on this host before.
     pub retry_failed_rungs: bool,
+    /// Receives the files that the program leaves for `--pull`, also if the run fails: of each the
+    /// one of the last run of the program that made it.
+    pub pulled: &'a mut Vec<HostFile>,
 }
 
 /// How a profile run ended.
@@ -188,13 +194,32 @@ impl PlanDriver for ProfileDriver<'_> {
         Ok(Some(draft))
     }
 
+    async fn follow(
+        &mut self,
+        job: &str,
+        before: &[Event],
+        session: &mut RunSession<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<JobResult> {
+        let patterns = match &self.run.request.target {
+            ProfileTarget::Program(program) => program.pull.as_slice(),
+            ProfileTarget::Kernel { .. } => &[],
+        };
+        if patterns.is_empty() {
+            return job::follow_to_end(session.link, job, before, context).await;
+        }
+        let copies = &mut FileCopies::default();
+        exec::follow_pulling(patterns, copies, session.link, job, before, context).await
+    }
+
     fn handle_result(
         &mut self,
-        result: JobResult,
+        mut result: JobResult,
         session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<NextStep> {
         self.max_plans += 1;
+        self.keep_pulled(&mut result);
         if let Some(error) = self.program_error.take() {
             return self.handle_plain_run(error, result, session, context);
         }
@@ -258,6 +283,14 @@ impl PlanDriver for ProfileDriver<'_> {
 }
 
 impl ProfileDriver<'_> {
+    /// Takes the files for `--pull` out of a job's result. They are none of the profile's.
+    fn keep_pulled(&mut self, result: &mut JobResult) {
+        for file in result.files.extract_if(.., |file| file.artifact.kind == PULLED) {
+            self.run.pulled.retain(|known| known.host_path != file.host_path);
+            self.run.pulled.push(file);
+        }
+    }
+
     /// Plans what follows a job.
     fn next_plan(
         &mut self,
@@ -364,6 +397,7 @@ impl ProfileDriver<'_> {
             0 => None,
             _ => builder.nothing_measured_failure(remote),
         });
+        let failure = failure.map(|failure| run.with_assumed_launch(failure, &facts));
         // Without measurements and compiled code there is no profile, only the failure.
         if let Some(failure) =
             failure.as_ref().filter(|f| builder.is_empty() || f.exit == Exit::Cancelled)
@@ -412,7 +446,27 @@ impl ProfileDriver<'_> {
     }
 }
 
+/// Whether a wrong launch could be the cause of a failure.
+fn is_of_launch(failure: &Failure, facts: &HostFacts) -> bool {
+    let others = ["does_not_compile", "reference", "reference_does_not_compile", "wrong_result"];
+    let was_launched = failure.exit == Exit::Kernel && !facts.gpus.is_empty();
+    was_launched && !others.contains(&failure.code.as_str())
+}
+
 impl ProfileRun<'_> {
+    /// Adds to the failure of a bare kernel the launch that was assumed, to be corrected.
+    fn with_assumed_launch(&self, failure: Failure, facts: &HostFacts) -> Failure {
+        let ProfileTarget::Kernel { spec, .. } = &self.request.target else { return failure };
+        match spec.assumed_launch().filter(|_| is_of_launch(&failure, facts)) {
+            Some(launch) => failure.hint(format!(
+                "rgpu assumed this launch; change what is wrong, and write elements for an array's \
+                 `_`: `--launch {}`",
+                shell_word(launch)
+            )),
+            None => failure,
+        }
+    }
+
     /// The failure of a run that compiled its kernel but had no GPU and no reference to run.
     fn compile_only_failure(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
         let ProfileTarget::Kernel { spec, .. } = &self.request.target else { return None };

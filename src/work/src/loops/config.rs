@@ -146,6 +146,9 @@ pub struct LoopConfig {
     /// The smallest effect that counts, as a fraction.
     #[serde(default = "default_threshold")]
     pub threshold: f64,
+    /// Whether a change is kept whose time the kernel itself could have changed (`unprotected`).
+    #[serde(default)]
+    pub allow_unprotected: bool,
     /// The mode of `rgpu profile` for the start and for each best. Its brief is in the prompts.
     /// `none` for no such profile.
     #[serde(default = "default_profile_mode")]

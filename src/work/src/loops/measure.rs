@@ -20,7 +20,7 @@ use rgpu_model::beneath::Folder;
 use rgpu_model::comparison::CaseChange;
 use rgpu_model::error::{ErrorDocument, Exit, Failure, NO_SUCH_FILE};
 use rgpu_model::fault_point;
-use rgpu_model::profile::CheckVerdict;
+use rgpu_model::profile::{CheckVerdict, Trust};
 use rgpu_model::suite::NO_GPU;
 use rgpu_model::{Comparison, Profile};
 use rgpu_run::child_tree::{ChildAction, LimitedOutput, MAX_LOG_BYTES, WaitResult};
@@ -94,6 +94,8 @@ pub(super) struct LoopProfile {
     pub(super) cubins: Vec<String>,
     /// The kernel's time; `None` if the profile has none.
     pub(super) time: Option<MeasuredTime>,
+    /// Why the time is not believed.
+    pub(super) unprotected: Option<String>,
 }
 
 impl LoopRunner {
@@ -317,7 +319,10 @@ impl LoopRunner {
         if let [Some(base), Some(new)] = &sides
             && let Some(words) = hidden_work(base, new)
         {
-            return Ok(Err((Outcome::Refused, words)));
+            return Ok(Err((Outcome::NotBelieved, words)));
+        }
+        if let Some(words) = sides.iter().flatten().find_map(|side| self.unprotected_time(side)) {
+            return Ok(Err((Outcome::NotBelieved, words)));
         }
         let time = comparison.time.as_ref();
         let sides = [side_time(&comparison.cases, false), side_time(&comparison.cases, true)];
@@ -356,7 +361,19 @@ impl LoopRunner {
             cubins: self.cubins(&run),
             file: format!("{run}/profile.json"),
             time: profile_time(&profile),
+            unprotected: self.unprotected_time(&profile),
         }))
+    }
+
+    /// Why a time is not believed: the kernel could have changed it, and the settings do not allow
+    /// that. `None` if it is.
+    pub(super) fn unprotected_time(&self, profile: &Profile) -> Option<String> {
+        unprotected_case(profile).filter(|_| !self.config.allow_unprotected).map(|(case, why)| {
+            format!(
+                "the time of `{case}` is unprotected: {why}; `rgpu loop start --allow-unprotected` \
+                 believes it"
+            )
+        })
     }
 
     /// The brief of a profile, of at most `bytes` bytes; empty if there is none.
@@ -471,13 +488,24 @@ fn read_document<T: DeserializeOwned>(
         Ok(failure) if is(Exit::Kernel) || is(Exit::Config) || is(Exit::Usage) => {
             let cause = failure.cause.as_deref().and_then(|cause| cause.lines().next());
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-            Ok(Err((Outcome::Wrong, format!("{}{cause}", failure.what))))
+            let is_disbelieved = matches!(&*failure.code, "clocks_disagree" | "not_credible");
+            let outcome = if is_disbelieved { Outcome::NotBelieved } else { Outcome::Wrong };
+            Ok(Err((outcome, format!("{}{cause}", failure.what))))
         }
         Ok(failure) => Err(PhaseError::Infra(failure.what)),
         // A profile with wrong results, for example.
         Err(_) if is(Exit::Kernel) => Ok(Err((Outcome::Wrong, "its results are wrong".to_owned()))),
         Err(_) => Err(PhaseError::Infra(format!("rgpu ended with exit status {code}"))),
     }
+}
+
+/// The first case of a profile whose time the kernel could have changed, and why.
+fn unprotected_case(profile: &Profile) -> Option<(String, String)> {
+    profile.cases.iter().find_map(|case| {
+        let timing = case.timing.as_ref().filter(|t| t.trust == Some(Trust::Unprotected))?;
+        let why = timing.trust_reason.clone();
+        Some((case.name.clone(), why.unwrap_or_else(|| "it shares the clock's process".to_owned())))
+    })
 }
 
 /// The time of one side over all sizes.
@@ -529,7 +557,7 @@ fn hidden_work(base: &Profile, new: &Profile) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_model::profile::Timing;
+    use rgpu_model::profile::{CaseResult, Timing};
 
     fn profile(median_ns: f64, wall_ns: f64) -> Profile {
         let timing = Timing { median_ns, wall_ns: Some(wall_ns), ..Timing::default() };
@@ -543,6 +571,25 @@ mod tests {
         assert!(hidden_work(&base, &profile(150_000.0, 171_000.0)).is_none());
         assert!(hidden_work(&base, &profile(299_000.0, 327_000.0)).is_none());
         assert!(hidden_work(&base, &Profile::default()).is_none());
+    }
+
+    #[test]
+    fn a_time_that_the_kernel_could_have_changed_is_found_with_its_reason() {
+        let of_trust = |trust| {
+            let timing = Timing {
+                trust,
+                trust_reason: Some("every call has the same data".into()),
+                ..Timing::default()
+            };
+            let case =
+                CaseResult { name: "a".into(), timing: Some(timing), ..CaseResult::default() };
+            Profile { cases: vec![case], ..Profile::default() }
+        };
+        let found = unprotected_case(&of_trust(Some(Trust::Unprotected))).unwrap();
+        assert_eq!(found, ("a".into(), "every call has the same data".into()));
+        for trust in [None, Some(Trust::Bounded), Some(Trust::Proven)] {
+            assert_eq!(unprotected_case(&of_trust(trust)), None);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::documents::{
 };
 use super::driver::LoopRunner;
 use super::error::io_error;
-use super::measure::{MeasureResult, PhaseError};
+use super::measure::{LoopProfile, MeasureResult, PhaseError};
 use super::prompt::time_text;
 use super::state::{
     IterationRecord, KeptState, LoopComparison, MeasuredTime, Outcome, Phase, Proposal, Stop,
@@ -57,6 +57,9 @@ impl LoopRunner {
             for mode in modes.iter().filter(|mode| *mode != "none") {
                 self.tell(&format!("profiling the start ({mode})"));
                 match self.profile(&kernel, mode) {
+                    Ok(Ok(LoopProfile { unprotected: Some(why), .. })) => {
+                        return Ok(self.refuse_start(&why)?);
+                    }
                     Ok(Ok(profile)) => {
                         kept.time = kept.time.or(profile.time);
                         kept.profile = kept.profile.or(Some(profile.file));

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::config::LoopConfig;
-use super::state::{IterationRecord, LoopComparison, LoopState, MeasuredTime};
+use super::state::{IterationRecord, LoopComparison, LoopState, MeasuredTime, Outcome};
 
 /// A part of a prompt.
 pub(super) struct PromptSection {
@@ -67,7 +67,7 @@ pub(super) fn worker(input: &PromptInput<'_>) -> String {
         },
         PromptSection {
             title: "Earlier iterations",
-            text: history_text(input.history),
+            text: history_text(input.history, false),
             share: 0.3,
         },
         PromptSection { title: "Schema of the answer", text: input.schema.to_owned(), share: 1.0 },
@@ -114,7 +114,7 @@ pub(super) fn reviewer(input: &PromptInput<'_>) -> String {
         PromptSection { title: "The profile", text: input.brief.to_owned(), share: 0.4 },
         PromptSection {
             title: "Earlier iterations",
-            text: history_text(input.history),
+            text: history_text(input.history, true),
             share: 0.4,
         },
         PromptSection { title: "Schema of the answer", text: input.schema.to_owned(), share: 1.0 },
@@ -161,12 +161,16 @@ fn comparison_text(name: &str, comparison: &LoopComparison) -> String {
     text
 }
 
-/// The iterations, newest first, each in a line.
-fn history_text(history: &[IterationRecord]) -> String {
+/// The iterations, newest first, each in a line. `tells_all`: with why a time was not believed.
+fn history_text(history: &[IterationRecord], tells_all: bool) -> String {
     let line = |record: &IterationRecord| {
         let note = record.claim.as_ref().and_then(|claim| claim.note.clone());
         let note = note.map(|note| format!(" — {note}")).unwrap_or_default();
         let reason = record.reason.lines().next().unwrap_or_default();
+        if record.outcome == Outcome::NotBelieved && !tells_all {
+            // Words on what was noticed would help to hide the next one.
+            return format!("{}: refused{note}\n", record.iteration);
+        }
         format!("{}: {}: {reason}{note}\n", record.iteration, record.outcome.as_str())
     };
     history.iter().rev().map(line).collect()
@@ -228,6 +232,24 @@ mod tests {
                 texts.into_iter().map(|text| PromptSection { title: "T", text, share }).collect();
             prop_assert!(fit(&fixed, &sections, limit).len() <= limit);
         }
+    }
+
+    #[test]
+    fn a_worker_hears_that_a_time_was_not_believed_and_not_why() {
+        let record = |outcome| IterationRecord {
+            iteration: 3,
+            outcome,
+            reason: "the clocks disagree".into(),
+            changed: Vec::new(),
+            claim: None,
+            comparison: None,
+            confirmation: None,
+            verdict: None,
+        };
+        let told = |outcome, all| history_text(&[record(outcome)], all);
+        assert_eq!(told(Outcome::NotBelieved, false), "3: refused\n");
+        assert_eq!(told(Outcome::NotBelieved, true), "3: not believed: the clocks disagree\n");
+        assert_eq!(told(Outcome::Wrong, false), "3: wrong: the clocks disagree\n");
     }
 
     #[test]

@@ -159,6 +159,8 @@ pub enum Outcome {
     Withdrawn,
     /// A file that may not be changed was changed.
     Refused,
+    /// Its times cannot be believed. The worker hears only that it was refused.
+    NotBelieved,
     /// It does not compile, or its results are wrong.
     Wrong,
     /// It is slower than the best.
@@ -185,6 +187,7 @@ impl Outcome {
             Self::Unchanged => "unchanged",
             Self::Withdrawn => "withdrawn",
             Self::Refused => "refused",
+            Self::NotBelieved => "not believed",
             Self::Wrong => "wrong",
             Self::Slower => "slower",
             Self::Same => "same",

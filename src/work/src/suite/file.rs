@@ -103,6 +103,11 @@ fn file_of_project(project: &Path) -> Option<PathBuf> {
     usual.into_iter().find(|file| file.is_file())
 }
 
+/// Whether a file is a set of GPU MODE problems, and no bench.toml.
+fn is_problem_set(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
 impl SuiteFile {
     /// The suite of a project: the file `chosen`, else `bench.toml` of the project or of its folder
     /// of kernels, else every kernel.
@@ -112,7 +117,7 @@ impl SuiteFile {
     pub fn load(chosen: Option<&Path>, kernels: &KernelFolders) -> Result<Self> {
         let file = chosen.map(Path::to_owned).or_else(|| file_of_project(&kernels.project));
         let Some(file) = file else { return Ok(Self::from_kernels(kernels)) };
-        if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+        if is_problem_set(&file) {
             return Self::from_problem_set(&file);
         }
         let text = rgpu_model::agent_files::read_to_string(
@@ -153,6 +158,11 @@ impl SuiteFile {
         };
         let targets = problems.into_iter().map(target).collect();
         Ok(Self { file: Some(file.to_owned()), targets, max_cases: MAX_CASES, ..Self::default() })
+    }
+
+    /// Whether it is a set of problems that somebody published.
+    pub fn is_problem_set(&self) -> bool {
+        self.file.as_deref().is_some_and(is_problem_set)
     }
 
     /// Reads the `text` of `file`.

@@ -14,6 +14,20 @@ fn a_step_of_short_kernels_is_found() {
     assert!(found.least.host_before_ns.values().sum::<u64>() > 0);
 }
 
+/// The host launches while the GPU works: its time on the path is more than the GPU's idle time.
+#[test]
+fn wait_and_work_together_are_no_longer_than_the_step() {
+    let window = StepScript::new().kernels(50, "relax(float*)", 3.0).host(10.0).play(5);
+    let (text, step_ns) = window.look(|view| (find(view).unwrap().text, view.step_ns()));
+    let micros = |before: &str| {
+        let rest = text.split(before).nth(1).unwrap();
+        rest.split_whitespace().next().unwrap().parse::<f64>().unwrap()
+    };
+    let (waits, works) = (micros("runs: for "), micros("work takes "));
+    assert!(waits > 50.0 && works > 140.0, "{text}");
+    assert!(waits + works <= step_ns / 1e3 + 0.2, "{text}");
+}
+
 #[test]
 fn a_step_of_long_kernels_is_silent() {
     let step = StepScript::new().kernels(50, "relax(float*)", 100.0);

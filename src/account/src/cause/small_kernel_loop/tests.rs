@@ -23,3 +23,16 @@ fn a_loop_of_tiny_kernels_is_found() {
 fn a_short_loop_is_silent() {
     assert!(scan(10).play(4).look(find).is_none());
 }
+
+#[test]
+fn a_loop_over_rows_is_found_and_one_that_only_fills_is_silent() {
+    let rows = |count: usize, name: &str| {
+        (0..count).fold(StepScript::new(), |all, _| {
+            all.kernel(name, 2.0).kernel("void cub::DeviceReduceKernel<float>(int)", 2.0)
+        })
+    };
+    let window = rows(30, "gemvx_kernel").kernel("mix(float*)", 9.0).play(4);
+    assert!(window.look(find).unwrap().text.contains("30 times a step"));
+    let fills = (0..60).fold(StepScript::new(), |all, _| all.set(1 << 20, 2.0));
+    assert!(fills.kernel("mix(float*)", 9.0).play(4).look(find).is_none());
+}

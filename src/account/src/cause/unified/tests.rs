@@ -11,8 +11,11 @@ fn a_kernel_that_waits_for_pages_is_found() {
         .on_stream(7)
         .kernel("relax(float*)", 100.0)
         .wait("cudaDeviceSynchronize");
-    let window = step.play(5);
+    let mut window = step.play(5);
+    window.call_from("cudaLaunchKernel", 12);
     let found = window.look(find).unwrap();
+    let places = window.look(|view| view.places(&found.work, &found.calls));
+    assert_eq!(places.first().and_then(|place| place.line), Some(12));
     assert!(found.text.contains("1 migrations of unified memory a step move 2.00 MB"));
     // Without the pages 200 µs are left; fetched over 50 GB/s they take 40 µs more.
     assert!(found.most.work_ns.values().all(|ns| *ns == 200_000));

@@ -31,3 +31,13 @@ fn a_read_in_one_step_of_many_is_silent() {
     steps[3] = reading;
     assert!(crate::cause::test_view::play(&steps).look(find).is_none());
 }
+
+#[test]
+fn a_check_that_is_read_is_told_as_such() {
+    let all = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<bool, at::native::func_wrapper_t<bool, at::native::and_kernel_cuda(at::TensorIterator &)::[lambda(bool, bool)]>>>(T3)";
+    let step = training().kernel(all, 3.0).copy("DtoH", 1, 1.5, Some(true)).host(80.0);
+    let found = step.play(6).look(find).unwrap();
+    assert!(found.hint.contains("validate_args=False"), "{}", found.hint);
+    let plain = training().copy("DtoH", 1, 1.5, Some(true)).host(80.0);
+    assert!(!plain.play(6).look(find).unwrap().hint.contains("validate_args"));
+}

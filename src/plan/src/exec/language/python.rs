@@ -78,7 +78,7 @@ impl Language for Python {
             env,
             cwd: WORK_FOLDER.to_owned(),
             prepare,
-            build: None,
+            ..Program::default()
         })
     }
 }

@@ -5,7 +5,7 @@
 //! the program is are taken over. Those that name outputs, other compilers or architectures are
 //! not, nor `-g` and `-G`, with which no kernel has its real speed.
 
-use super::super::cuda_scanner::blank_comments;
+use super::super::cuda_source::launches_on_device;
 
 /// A command line in the comments of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -236,7 +236,7 @@ pub(super) fn libraries(includes: &[String], texts: &[String], given: &[String])
     if DRIVER_CALLS.iter().any(|call| has(call)) {
         needed.push(&["-lcuda"]);
     }
-    if texts.iter().any(|text| launches_on_device(&blank_comments(text))) {
+    if texts.iter().any(|text| launches_on_device(text)) {
         needed.push(&["-rdc=true", "-lcudadevrt"]);
     }
     let mut found: Vec<String> = Vec::new();
@@ -250,32 +250,6 @@ pub(super) fn libraries(includes: &[String], texts: &[String], given: &[String])
         }
     }
     found
-}
-
-/// Whether a kernel launches kernels: `<<<` stands in the body of a `__global__` function. Such a
-/// program is linked with the device runtime.
-fn launches_on_device(code: &str) -> bool {
-    code.match_indices("__global__").any(|(at, _)| {
-        let rest = &code[at..];
-        let Some(open) = rest.find(['{', ';']).filter(|open| rest[*open..].starts_with('{')) else {
-            return false;
-        };
-        let mut depth = 0_usize;
-        for (index, byte) in rest.bytes().enumerate().skip(open) {
-            match byte {
-                b'{' => depth += 1,
-                b'}' => {
-                    depth = depth.saturating_sub(1);
-                    if depth == 0 {
-                        return false;
-                    }
-                }
-                b'<' if rest[index..].starts_with("<<<") => return true,
-                _ => {}
-            }
-        }
-        false
-    })
 }
 
 #[cfg(test)]
@@ -316,13 +290,5 @@ mod tests {
         assert!(libraries(&includes, &[], &["-lcublas".to_owned()]).is_empty());
         let text = ["#pragma omp parallel\ncuInit(0);".to_owned()];
         assert_eq!(libraries(&[], &text, &[]), ["-Xcompiler", "-fopenmp", "-lcuda"]);
-    }
-
-    #[test]
-    fn launches_of_kernels_are_told_from_those_of_the_host() {
-        assert!(launches_on_device("__global__ void k() { if (1) { c<<<1, 1>>>(); } }"));
-        assert!(!launches_on_device("__global__ void k() {} int main() { k<<<1, 1>>>(); }"));
-        assert!(!launches_on_device("__global__ void k(); int main() { k<<<1, 1>>>(); }"));
-        assert!(!launches_on_device("__global__ void k() {"));
     }
 }

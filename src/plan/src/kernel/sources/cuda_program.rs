@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::super::cuda_scanner::scan;
+use super::super::cuda_source::has_main;
 use super::program_files::{ProgramFiles, collect};
-use super::{Found, FoundProgram, KernelSource, NvccBuild, ProgramBuild, text_of};
+use super::{Found, FoundProgram, KernelSource, NvccBuild, ProgramBuild, UsualArguments, text_of};
 use crate::kernel::{KernelError, ProfileMode, name_of};
 
 /// A CUDA C++ file with its own `main`.
@@ -12,7 +12,7 @@ pub(super) static CUDA_PROGRAM: KernelSource = KernelSource { name: "a CUDA C++ 
 
 fn read(path: &Path) -> Option<Result<Found, KernelError>> {
     let text = text_of(path, &["cu", "cpp", "cc", "cxx"])?;
-    scan(&text).main.then(|| program(path, &text).map(Found::Program))
+    has_main(&text).then(|| program(path, &text).map(Found::Program))
 }
 
 /// The program of this source, which has a `main`.
@@ -30,7 +30,18 @@ pub(super) fn program(path: &Path, text: &str) -> Result<FoundProgram, KernelErr
         kernel_filter: None,
         driver: None,
         is_rank: false,
+        usual_arguments: usual_arguments(path, text),
         mode: ProfileMode::Nsys,
         assumptions,
     })
+}
+
+/// The arguments that the comments of the source, or a README beside it, give the program.
+fn usual_arguments(path: &Path, text: &str) -> UsualArguments {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let readme = text_of(&folder.join("README.md"), &["md"]);
+    let texts = [(name, text.to_owned())];
+    let readme = readme.map(|text| ("README.md".to_owned(), text));
+    UsualArguments::find(folder, [text], texts.into_iter().chain(readme))
 }

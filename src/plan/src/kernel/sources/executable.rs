@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::{Found, FoundProgram, KernelSource};
+use super::{Found, FoundProgram, KernelSource, UsualArguments};
 use crate::kernel::{ProfileMode, name_of};
 use rgpu_model::agent_files;
 
@@ -29,6 +29,7 @@ fn program(path: &Path) -> FoundProgram {
         kernel_filter: None,
         driver: None,
         is_rank: false,
+        usual_arguments: UsualArguments::default(),
         mode: ProfileMode::Nsys,
         assumptions: Vec::new(),
     }

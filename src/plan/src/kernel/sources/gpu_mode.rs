@@ -7,6 +7,10 @@
 
 mod cuda;
 mod task;
+mod template;
+
+pub(super) use cuda::PROGRAM_FORMAT;
+pub(super) use template::template;
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +20,9 @@ use super::super::error::TASK_FILE;
 use super::super::spec::{
     DeclaredWork, EntryPoint, InputsSpec, NamedCase, PythonFunction, ReferenceSpec, Sizes, TaskSpec,
 };
-use super::super::{KernelError, KernelSpec, ProfileMode, name_of, python};
+use super::super::{
+    KernelError, KernelFolders, KernelSpec, OwnFiles, ProfileMode, name_of, python,
+};
 use super::{Found, FoundKernel, KernelSource, text_of};
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
@@ -31,6 +37,12 @@ const TASK_FILES: [&str; 2] = ["task.yml", "task.yaml"];
 
 /// The function of a submission that is the kernel.
 const ENTRY: &str = "custom_kernel";
+
+/// The function of a task that makes what is right.
+const REFERENCE: &str = "ref_kernel";
+
+/// The module of functions that all tasks of a set share.
+const UTILS: &str = "utils.py";
 
 /// How many folders above a submission may hold its task.
 const MAX_FOLDERS_ABOVE: usize = 3;
@@ -169,63 +181,97 @@ fn problem(file: &Path, submission: Option<&Path>) -> Result<Option<Found>, Kern
         }
         return Ok(None);
     };
+    let mut assumptions = Vec::new();
     let submission = match submission {
-        Some(path) => path.to_owned(),
-        None => own_submission(&task)?,
+        Some(path) => Some(path.to_owned()),
+        None => own_submission(&task, &mut assumptions)?,
     };
-    let is_python = submission.extension().is_some_and(|extension| extension == "py");
-    if is_python != (task.language == TaskLanguage::Python) {
+    let language_of = |path: &PathBuf| match path.extension() {
+        Some(extension) if extension == "py" => TaskLanguage::Python,
+        _ => TaskLanguage::Cuda,
+    };
+    if let Some(submission) = submission.as_ref().filter(|path| language_of(path) != task.language)
+    {
         return Err(KernelError::Format {
             file: submission.clone(),
             problem: format!("it is in another language than its task, {}", file.display()),
             hint: "a task takes submissions in its own language, `lang` of task.yml".to_owned(),
         });
     }
-    match task.language {
-        TaskLanguage::Python => kernel(task, submission).map(|kernel| Some(Found::Kernel(kernel))),
-        TaskLanguage::Cuda => {
-            cuda::program(&task, submission).map(|program| Some(Found::Program(program)))
+    match (task.language, submission) {
+        (TaskLanguage::Python, submission) => {
+            let found = kernel(task, submission, assumptions)?;
+            Ok(Some(Found::Kernel(found)))
         }
+        (TaskLanguage::Cuda, Some(submission)) => {
+            let mut program = cuda::program(&task, submission)?;
+            program.assumptions.splice(0..0, assumptions);
+            Ok(Some(Found::Program(program)))
+        }
+        (TaskLanguage::Cuda, None) => Err(no_submission(&task)),
     }
 }
 
-/// The kernel of a task in Python.
-fn kernel(task: Task, submission: PathBuf) -> Result<FoundKernel, KernelError> {
-    let mut assumptions = Vec::new();
-    let files = placed(&task, &submission, &mut assumptions)?;
-    let entry_text = text_at(&submission)?;
-    if python::definition(&entry_text, ENTRY).is_none() {
-        return Err(KernelError::Format {
-            file: submission.clone(),
-            problem: format!("it defines no `{ENTRY}`, which the task's program calls"),
-            hint: "name the submission: `rgpu profile PATH/TO/SUBMISSION.py`".to_owned(),
-        });
-    }
-    if is_template(&task, &entry_text) {
-        assumptions.push(format!("`{}` is the task's template, unchanged", submission.display()));
-    }
+fn no_submission(task: &Task) -> KernelError {
+    let usual = usual_submission(task);
+    let problem = format!("the problem has no submission: there is no `{}`", usual.display());
+    let hint = "name one: `rgpu profile PATH/TO/SUBMISSION`".to_owned();
+    KernelError::Format { file: task.file.clone(), problem, hint }
+}
+
+/// The kernel of a task in Python. Without a submission it is the task's own `ref_kernel`, so that
+/// the problem's times can be seen before anything is written.
+fn kernel(
+    task: Task,
+    submission: Option<PathBuf>,
+    mut assumptions: Vec<String>,
+) -> Result<FoundKernel, KernelError> {
+    let files = placed(&task, submission.as_deref(), &mut assumptions)?;
     let (reference_file, reference_text) = reference(&task, &files)?;
     let defines = |name: &str| python::definition(&reference_text, name).is_some();
+    let is_alone = submission.is_none();
+    let (source, function) = match submission {
+        Some(submission) => {
+            check_submission(&task, &submission, &mut assumptions)?;
+            (submission, ENTRY)
+        }
+        None if defines(REFERENCE) => {
+            OwnFiles::find(task.folder(), &KernelFolders::default())
+                .check_task_file(&reference_file, TASK_FILE)?;
+            assumptions.push(format!(
+                "there is no submission: `{REFERENCE}`, the task's own, is timed and not checked; \
+                 `rgpu kernels new --like {}` begins one",
+                shell_word(task.folder().display())
+            ));
+            (reference_file.clone(), REFERENCE)
+        }
+        None => return Err(no_submission(&task)),
+    };
     let checker = defines("check_implementation").then(|| "check_implementation".to_owned());
-    let reference = (checker.is_some() || defines("ref_kernel")).then(|| ReferenceSpec {
+    let is_checked = !is_alone && (checker.is_some() || defines(REFERENCE));
+    let reference = is_checked.then(|| ReferenceSpec {
         source: reference_file.clone(),
-        function: "ref_kernel".to_owned(),
+        function: REFERENCE.to_owned(),
         tolerance: Tolerance { abs: 1e-3, rel: 1e-3, ..Tolerance::default() },
         half_tolerance: None,
         checker: checker.clone(),
         device: None,
     });
     let sizes = sizes(&task);
-    say_how(&task, &sizes, checker.is_some(), reference.is_some(), &mut assumptions);
-    let has_program = files.iter().any(|(name, _)| *name == task.main);
+    if !is_alone {
+        say_how(&task, &sizes, checker.is_some(), reference.is_some(), &mut assumptions);
+    }
+    let has_files = |name: &str| files.iter().any(|(file, _)| file == name);
+    let misses_utils = task.files.iter().any(|(name, _)| name == UTILS) && !has_files(UTILS);
+    let has_program = !is_alone && has_files(&task.main) && !misses_utils;
     let spec = KernelSpec {
-        name: spec_name(&task, &submission),
+        name: spec_name(&task, &source),
         language: "python",
         folder: task.folder().to_owned(),
         file: None,
-        source: submission,
+        source,
         entry: EntryPoint::Python(PythonFunction {
-            function: ENTRY.to_owned(),
+            function: function.to_owned(),
             inputs: Some(InputsSpec {
                 function: "generate_input".to_owned(),
                 constructor: None,
@@ -257,6 +303,26 @@ fn kernel(task: Task, submission: PathBuf) -> Result<FoundKernel, KernelError> {
     Ok(FoundKernel { spec, assumptions })
 }
 
+/// Checks that a file is a submission, and tells of one that nobody has changed.
+fn check_submission(
+    task: &Task,
+    submission: &Path,
+    assumptions: &mut Vec<String>,
+) -> Result<(), KernelError> {
+    let text = text_at(submission)?;
+    if python::definition(&text, ENTRY).is_none() {
+        return Err(KernelError::Format {
+            file: submission.to_owned(),
+            problem: format!("it defines no `{ENTRY}`, which the task's program calls"),
+            hint: "name the submission: `rgpu profile PATH/TO/SUBMISSION.py`".to_owned(),
+        });
+    }
+    if is_template(task, &text) {
+        assumptions.push(format!("`{}` is the task's template, unchanged", submission.display()));
+    }
+    Ok(())
+}
+
 /// The name of the problem; of a submission elsewhere, with that file's.
 fn spec_name(task: &Task, submission: &Path) -> String {
     let folder = task.folder().canonicalize().unwrap_or_else(|_| task.folder().to_owned());
@@ -265,39 +331,67 @@ fn spec_name(task: &Task, submission: &Path) -> String {
     let name = name_of(Path::new(&format!("{folder}.d")));
     let stem = name_of(submission);
     match stem.as_str() {
-        "submission" => name,
+        "submission" | "reference" => name,
         stem => name_of(Path::new(&format!("{name}-{stem}.py"))),
     }
 }
 
-/// The submission in the task's own folder: `submission.py`, or the only other file that defines
-/// the kernel.
-fn own_submission(task: &Task) -> Result<PathBuf, KernelError> {
-    let usual = match task.language {
+/// The place of a submission in the task's own folder.
+fn usual_submission(task: &Task) -> PathBuf {
+    task.folder().join(match task.language {
         TaskLanguage::Python => "submission.py",
         TaskLanguage::Cuda => "submission.cu",
-    };
-    let usual = task.folder().join(usual);
+    })
+}
+
+/// The submission in the task's own folder: `submission.py`, or another file that defines the
+/// kernel and is no template: of several the last by name, which is told. `None`: there is none.
+fn own_submission(
+    task: &Task,
+    assumptions: &mut Vec<String>,
+) -> Result<Option<PathBuf>, KernelError> {
+    let usual = usual_submission(task);
     if usual.is_file() {
-        return Ok(usual);
+        return Ok(Some(usual));
     }
-    let candidates = candidates(task.folder(), task.language);
-    match candidates.as_slice() {
-        [only] => Ok(only.clone()),
-        [] => Err(KernelError::Format {
-            file: task.file.clone(),
-            problem: format!("the problem has no submission: there is no `{}`", usual.display()),
-            hint: "name one: `rgpu profile PATH/TO/SUBMISSION`".to_owned(),
-        }),
-        several => {
-            let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
-            Err(KernelError::Format {
-                file: task.file.clone(),
-                problem: format!("the problem has several submissions: {}", names.join(", ")),
-                hint: format!("name one: `rgpu profile {}`", shell_word(&names[0])),
-            })
+    let mut candidates = candidates(task.folder(), task.language);
+    let templates: Vec<PathBuf> =
+        task.templates.iter().map(|(_, file)| task.folder().join(file)).collect();
+    candidates.retain(|path| !templates.contains(path));
+    // What is called a submission is meant as one.
+    let is_named = |path: &PathBuf| name_of(path).starts_with("submission");
+    if candidates.iter().any(is_named) {
+        candidates.retain(is_named);
+    }
+    candidates.sort_by_key(|path| natural_order(&path.to_string_lossy()));
+    let Some(last) = candidates.pop() else { return Ok(None) };
+    if !candidates.is_empty() {
+        let others: Vec<String> = candidates.iter().map(|path| name_of(path)).collect();
+        assumptions.push(format!(
+            "of {} submissions the last by name, `{}`; name another: `{}`",
+            candidates.len() + 1,
+            last.display(),
+            others.join("`, `")
+        ));
+    }
+    Ok(Some(last))
+}
+
+/// A key by which `v9` comes before `v10`: texts, each with the number behind it.
+fn natural_order(name: &str) -> Vec<(String, Option<u64>)> {
+    let mut parts = vec![(String::new(), None)];
+    for c in name.chars() {
+        let Some((text, number)) = parts.last_mut() else { break };
+        match (c.to_digit(10).map(u64::from), *number) {
+            (Some(digit), before) => {
+                let before: u64 = before.unwrap_or(0);
+                *number = Some(before.saturating_mul(10).saturating_add(digit));
+            }
+            (None, None) => text.push(c),
+            (None, Some(_)) => parts.push((c.to_string(), None)),
         }
     }
+    parts
 }
 
 /// The files of a folder that define the kernel, sorted.
@@ -335,13 +429,13 @@ fn text_at(path: &Path) -> Result<String, KernelError> {
 /// error.
 fn placed(
     task: &Task,
-    submission: &Path,
+    submission: Option<&Path>,
     assumptions: &mut Vec<String>,
 ) -> Result<Vec<(String, PathBuf)>, KernelError> {
     let mut files = Vec::with_capacity(task.files.len() + 1);
     for (name, source) in &task.files {
         if source == SUBMISSION {
-            files.push((name.clone(), submission.to_owned()));
+            files.extend(submission.map(|path| (name.clone(), path.to_owned())));
             continue;
         }
         let path = task.folder().join(source);
@@ -350,6 +444,12 @@ fn placed(
         } else if *name == task.main && task.language == TaskLanguage::Python {
             assumptions.push(format!(
                 "`{source}`, the board's program, is missing: there is no `score.board`"
+            ));
+        } else if name == UTILS && task.language == TaskLanguage::Python {
+            assumptions.push(format!(
+                "`{source}` is missing: rgpu's own functions of these names stand in \
+                 (`make_match_reference`, `verbose_allclose` …; 1e-5 relative and 1e-8 absolute \
+                 unless the task says otherwise)"
             ));
         } else {
             return Err(KernelError::Format {
@@ -360,7 +460,7 @@ fn placed(
             });
         }
     }
-    if !files.iter().any(|(_, path)| path == submission) {
+    if submission.is_some_and(|wanted| !files.iter().any(|(_, path)| path == wanted)) {
         return Err(wrong(
             &task.file,
             format!("none of its `files` has the source `{SUBMISSION}`"),
@@ -371,7 +471,7 @@ fn placed(
 
 /// Whether a submission is one of the task's templates.
 fn is_template(task: &Task, submission: &str) -> bool {
-    let templates = task.templates.iter().take(20).map(|template| task.folder().join(template));
+    let templates = task.templates.iter().take(20).map(|(_, file)| task.folder().join(file));
     templates
         .filter_map(|path| text_of(&path, &["py"]))
         .any(|template| template.trim() == submission.trim())

@@ -26,6 +26,12 @@ const ANSWER: &str = "ModelNew";
 const INPUTS: &str = "get_inputs";
 const CONSTRUCTOR: &str = "get_init_inputs";
 
+/// The file with the forward direction of a problem of robust-kbench.
+const FORWARD: &str = "func_forward.py";
+
+/// The folders of an answer's extension, beside the answer itself.
+const EXTENSION_FOLDERS: [&str; 5] = ["", "kernels", "csrc", "src", "cuda"];
+
 /// KernelBench's tolerance, absolute and relative, for 32 bits and for 16.
 const TOLERANCE: f64 = 1e-4;
 const HALF_TOLERANCE: f64 = 1e-2;
@@ -45,7 +51,16 @@ fn read(path: &Path) -> Option<Result<Found, KernelError>> {
         // A folder of many answers or problems is no kernel.
         let found = match (answers.next(), answers.next()) {
             (Some(only), None) => Some(only),
-            (None, _) => problems.next().filter(|_| problems.next().is_none()),
+            (None, _) => {
+                let first = problems.next();
+                let is_forward = |(file, _): &&(PathBuf, Parts)| file.ends_with(FORWARD);
+                // The form of robust-kbench has its problem in two directions.
+                files
+                    .iter()
+                    .find(is_forward)
+                    .filter(|(_, parts)| parts.is_problem())
+                    .or_else(|| first.filter(|_| problems.next().is_none()))
+            }
             _ => None,
         };
         return found.and_then(|(file, _)| read(file));
@@ -88,13 +103,21 @@ impl Parts {
 
 /// The Python files of a folder, sorted.
 fn python_files(folder: &Path) -> Vec<PathBuf> {
+    files_of(folder, &["py"])
+}
+
+/// The files of a folder with these extensions, sorted.
+fn files_of(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries
         .take(MAX_FILES)
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .filter(|path| {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            extension.is_some_and(|extension| extensions.contains(&extension))
+        })
         .collect();
     files.sort();
     files
@@ -173,16 +196,55 @@ fn in_collection(answer: &Path) -> Option<PathBuf> {
     })
 }
 
+/// The start of an answer to the problem in this file: the problem's own model under the name that
+/// answers have. `None`: it is no problem.
+pub(super) fn template(
+    problem: &Path,
+    file: Option<&Path>,
+) -> Option<Result<(PathBuf, String), KernelError>> {
+    let is_answer = |name: &str| name != PROBLEM;
+    let text = text_of(problem, &["py"]).filter(|_| Parts::of(problem).is_problem())?;
+    let text: String =
+        words(&text).map(|word| if is_answer(word) { word } else { ANSWER }).collect();
+    let stem = problem.file_stem().unwrap_or_default().to_string_lossy();
+    let usual = || problem.with_file_name(format!("{stem}_new.py"));
+    Some(Ok((file.map_or_else(usual, Path::to_owned), text)))
+}
+
+/// A text as words, each a name or one other character; a name behind a dot keeps the dot.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let begin = first.len_utf8();
+        let is_word = is_name(first) || first == '.';
+        let inner = rest[begin..].find(|c| !is_name(c)).unwrap_or(rest.len() - begin);
+        let (word, after) = rest.split_at(if is_word { begin + inner } else { begin });
+        rest = after;
+        Some(word)
+    })
+}
+
 /// An answer with its problem.
 fn kernel(answer: &Path, problem: Option<&Path>) -> FoundKernel {
     let mut spec = spec(answer, ANSWER, vec![Baseline::Eager, Baseline::Compile]);
+    let mut assumptions = vec![of_file(answer, ANSWER)];
+    if let Some((name, sources)) = extension(answer) {
+        assumptions.push(format!(
+            "the host builds the torch extension `{name}`, which it imports, from {} beside it",
+            rgpu_model::number_form::counted(sources.len(), "source", "sources")
+        ));
+        spec.extra_files = sources;
+    }
     let Some(problem) = problem else {
         spec.entry = entry(ANSWER, Vec::new());
         let text = format!(
             "there is no `{PROBLEM}` to compare with: results are not checked, and there is no \
              speed-up"
         );
-        return FoundKernel { spec, assumptions: vec![of_file(answer, ANSWER), text] };
+        assumptions.push(text);
+        return FoundKernel { spec, assumptions };
     };
     spec.reference = Some(ReferenceSpec {
         source: problem.to_owned(),
@@ -197,18 +259,33 @@ fn kernel(answer: &Path, problem: Option<&Path>) -> FoundKernel {
     } else {
         format!("`{}`", problem.display())
     };
-    FoundKernel {
-        spec,
-        assumptions: vec![
-            of_file(answer, ANSWER),
-            format!("the reference is `{PROBLEM}` of {problem}, with the same weights"),
-            format!(
-                "a value may be off by {TOLERANCE:e}, absolute and relative; by {HALF_TOLERANCE:e} \
-                 in formats of 16 bits"
-            ),
-            "inputs keep their types; they and the weights are moved to the GPU".to_owned(),
-        ],
-    }
+    assumptions.extend([
+        format!("the reference is `{PROBLEM}` of {problem}, with the same weights"),
+        format!(
+            "a value may be off by {TOLERANCE:e}, absolute and relative; by {HALF_TOLERANCE:e} in \
+             formats of 16 bits"
+        ),
+        "inputs keep their types; they and the weights are moved to the GPU".to_owned(),
+    ]);
+    FoundKernel { spec, assumptions }
+}
+
+/// A torch extension that an answer imports and whose sources lie beside it, with the module's name.
+/// The host builds it: people compile it with a script of their own before they import it.
+fn extension(answer: &Path) -> Option<(String, Vec<PathBuf>)> {
+    let folder = answer.parent().unwrap_or(Path::new(""));
+    let imports = python::imports(&text_of(answer, &["py"])?);
+    let folders = EXTENSION_FOLDERS.map(|name| folder.join(name));
+    let sources: Vec<PathBuf> =
+        folders.iter().flat_map(|folder| files_of(folder, &["cu", "cpp", "cc"])).collect();
+    let texts: Vec<String> =
+        sources.iter().filter_map(|file| text_of(file, &["cu", "cpp", "cc"])).collect();
+    let is_defined = |name: &&str| {
+        let definition = format!("PYBIND11_MODULE({name},");
+        !name.is_empty() && texts.iter().any(|text| text.contains(&definition))
+    };
+    let name = imports.iter().map(|import| import.top_level()).find(is_defined)?;
+    Some((name.to_owned(), sources))
 }
 
 /// A problem without an answer: `Model` itself is the kernel.

@@ -10,11 +10,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::cuda_scanner::scan;
+use super::super::cuda_source::{has_main, kernel_names};
 use super::super::source::{common_folder, normalize_lexically};
 use super::super::{KernelError, KernelFolders, OwnFiles, is_private, name_of};
 use super::cuda_program::program;
-use super::{BuildSystem, FolderBuild, Found, FoundProgram, KernelSource, ProgramBuild};
+use super::{
+    BuildSystem, FolderBuild, Found, FoundProgram, KernelSource, ProgramBuild, UsualArguments,
+};
 use crate::kernel::ProfileMode;
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
@@ -90,9 +92,9 @@ fn project(
     let sent = sent.map(|path| (place(path), path.clone())).collect();
     let mut kernels: Vec<String> = Vec::new();
     for path in files.iter().filter(|path| has_extension(path, &["cu", "cuh"])) {
-        for function in text(path).map(|text| scan(&text).functions).unwrap_or_default() {
-            if !kernels.contains(&function.name) {
-                kernels.push(function.name);
+        for name in text(path).map(|text| kernel_names(&text)).unwrap_or_default() {
+            if !kernels.contains(&name) {
+                kernels.push(name);
             }
         }
     }
@@ -136,9 +138,27 @@ fn project(
         kernel_filter: None,
         driver: None,
         is_rank: false,
+        usual_arguments: usual_arguments(folder, files),
         mode: ProfileMode::Nsys,
         assumptions,
     })
+}
+
+/// The arguments that the project's build files, its README or its sources give its program.
+fn usual_arguments(folder: &Path, files: &[PathBuf]) -> UsualArguments {
+    let sources: Vec<(&PathBuf, String)> = files
+        .iter()
+        .filter(|path| has_extension(path, SOURCES))
+        .filter_map(|path| Some((path, text(path)?)))
+        .filter(|(_, text)| text.contains("argc"))
+        .collect();
+    let readmes = ["README.md", "README", "README.txt", "readme.md"];
+    let told = MAKEFILES
+        .iter()
+        .chain(&readmes)
+        .filter_map(|name| Some(((*name).to_owned(), text(&folder.join(name))?)));
+    let of_sources = sources.iter().map(|(path, text)| (file_name(path), text.clone()));
+    UsualArguments::find(folder, sources.iter().map(|(_, text)| &**text), told.chain(of_sources))
 }
 
 /// Whether a word of a build file is nvcc's `-G`, also as the first of an assignment.
@@ -153,7 +173,7 @@ fn only_program(folder: &Path, files: &[PathBuf]) -> Option<Result<Found, Kernel
         .iter()
         .filter(is_here)
         .filter_map(|path| Some((path, text(path)?)))
-        .filter(|(_, text)| scan(text).main)
+        .filter(|(_, text)| has_main(text))
         .collect();
     match programs.as_slice() {
         [] => None,

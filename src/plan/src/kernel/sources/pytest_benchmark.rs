@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::super::{KernelError, ProfileMode, name_of, python};
-use super::{Found, FoundProgram, KernelSource, text_of};
+use super::{Found, FoundProgram, KernelSource, UsualArguments, text_of};
 
 /// A file of tests that pytest-benchmark times.
 pub(super) const PYTEST_BENCHMARK: KernelSource =
@@ -33,6 +33,7 @@ fn read(path: &Path) -> Option<Result<Found, KernelError>> {
         kernel_filter: None,
         driver: Some("tests"),
         is_rank: false,
+        usual_arguments: UsualArguments::default(),
         mode: ProfileMode::Nsys,
         assumptions: vec![
             format!("the tests with the fixture `{FIXTURE}` are run: `{}`", tests.join("`, `")),

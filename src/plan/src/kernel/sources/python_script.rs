@@ -8,15 +8,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "names in the folder of the user's script")]
 
-mod device_code;
 mod outline;
 mod own_kernels;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Found, FoundProgram, KernelSource, text_of};
-use crate::kernel::{KernelError, ProfileMode, cuda_scanner, imports, name_of};
+use super::{Found, FoundProgram, KernelSource, UsualArguments, text_of};
+use crate::kernel::{KernelError, ProfileMode, cuda_source, imports, name_of};
 use outline::{Definition, Outline};
 use own_kernels::{OwnKernels, cuda_text};
 use rgpu_model::agent_files;
@@ -62,9 +61,8 @@ impl CudaInPython {
         let mut lines = Vec::new();
         let mut left_out = 0;
         for text in outline.texts.iter().filter(|text| text.text.contains("__global__")) {
-            let (code, host_parts) = device_code::device_code(&cuda_text(text));
-            let names: Vec<String> =
-                cuda_scanner::scan(&code).functions.into_iter().map(|f| f.name).collect();
+            let (code, host_parts) = cuda_source::device_code(&cuda_text(text));
+            let names = cuda_source::kernel_names(&code);
             if names.is_empty() {
                 continue;
             }
@@ -125,8 +123,12 @@ fn read_script(path: &Path) -> Option<Result<Found, KernelError>> {
         if is_notebook {
             assumptions.push("its lines for IPython (`!…`, `%…`) are left out".to_owned());
         }
-        let plots = outlines.iter().flat_map(|o| &o.calls).any(|(name, _)| name == PERF_REPORT);
-        if is_notebook { Some("notebook") } else { plots.then_some("plots") }
+        let measures = measures_with_triton(&outlines);
+        if measures {
+            assumptions.push("Triton's benchmarks repeat each call for 10 ms".to_owned());
+        }
+        let needs_help = measures || kernels.languages.contains("Numba");
+        if is_notebook { Some("notebook") } else { needs_help.then_some("script") }
     } else if !benchmarks.is_empty() {
         let names = benchmarks.join("`, `");
         assumptions.push(format!("nothing calls `{names}`: rgpu calls it for all its values"));
@@ -136,6 +138,13 @@ fn read_script(path: &Path) -> Option<Result<Found, KernelError>> {
         Some("tests")
     } else if kernels.names.is_empty() {
         return None;
+    } else if let (Some(launcher), None) = (launcher(&outline), program_beside(path)) {
+        assumptions.push(format!(
+            "running `{file}` calls nothing: rgpu calls `{}` and what else launches its kernels, with \
+             data that fit their parameters",
+            launcher.name
+        ));
+        Some("calls")
     } else {
         return Some(Err(nothing_called(path, &outline, &kernels)));
     };
@@ -154,6 +163,7 @@ fn read_script(path: &Path) -> Option<Result<Found, KernelError>> {
         cwd: String::new(),
         driver,
         is_rank: driver.is_none() && is_rank(&outlines),
+        usual_arguments: UsualArguments::default(),
         kernel_filter: kernels.pattern(),
         kernels: kernels.names,
         mode,
@@ -171,16 +181,34 @@ fn is_rank(outlines: &[Outline<'_>]) -> bool {
         && !calls(&["spawn", "Process", "start_processes", "notebook_launcher"])
 }
 
+/// Whether a program calls Triton's benchmarks, by itself or to tune its kernels.
+fn measures_with_triton(outlines: &[Outline<'_>]) -> bool {
+    let is_benchmark =
+        |name: &str| name == PERF_REPORT || name.ends_with("do_bench") || name == "triton.autotune";
+    outlines.iter().any(|outline| {
+        let decorators = outline.definitions.iter().flat_map(|d| &d.decorators);
+        outline.calls.iter().any(|(name, _)| is_benchmark(name))
+            || decorators.into_iter().any(|decorator| is_benchmark(&decorator.name))
+    })
+}
+
+/// The first function that launches a kernel, and is none itself.
+fn launcher<'o, 't>(outline: &'o Outline<'t>) -> Option<&'o Definition<'t>> {
+    outline.definitions.iter().find(|definition| {
+        definition.is_outermost
+            && !definition.is_class
+            && definition.decorators.is_empty()
+            && !definition.indexed.is_empty()
+    })
+}
+
 /// The error for a file with kernels that running it does not launch: what to write.
 fn nothing_called(path: &Path, outline: &Outline<'_>, kernels: &OwnKernels) -> KernelError {
     let is_kernel = |name: &str| kernels.names.iter().any(|kernel| kernel.ends_with(name));
-    let launcher = outline.definitions.iter().find(|definition| {
-        definition.is_outermost && !definition.is_class && !definition.indexed.is_empty()
-    });
     let others = outline.definitions.iter().filter(|definition| {
         definition.is_outermost && !definition.is_class && !is_kernel(definition.name)
     });
-    let function = launcher.or_else(|| others.clone().find(|d| !d.name.starts_with('_')));
+    let function = launcher(outline).or_else(|| others.clone().find(|d| !d.name.starts_with('_')));
     let call = match function {
         Some(function) => format!("{}({})", function.name, function.required.join(", ")),
         None => "…".to_owned(),
@@ -331,7 +359,14 @@ mod tests {
         assert_eq!(script.driver, Some("benchmarks"));
         let script =
             found(&[("x.py", &format!("{KERNEL}{report}bench.run()\n"))]).unwrap().unwrap();
-        assert_eq!(script.driver, Some("plots"));
+        assert_eq!(script.driver, Some("script"));
+        for text in ["triton.testing.do_bench(f)\n", "@triton.autotune([])\ndef f(): pass\nf()\n"] {
+            let script = found(&[("x.py", &format!("{KERNEL}{text}"))]).unwrap().unwrap();
+            assert_eq!(script.driver, Some("script"), "{text}");
+        }
+        let numba = "from numba import cuda\n@cuda.jit\ndef k(x): pass\nk[1, 1](3)\n";
+        let script = found(&[("x.py", numba)]).unwrap().unwrap();
+        assert_eq!(script.driver, Some("script"));
         let script = found(&[("x.py", &format!("{KERNEL}def test_add(): pass\n"))]);
         assert_eq!(script.unwrap().unwrap().driver, Some("tests"));
         let script = found(&[("x.py", "get_ipython().system('ls')\nprint(1)\n")]);
@@ -340,7 +375,11 @@ mod tests {
         let beside = [("x.py", alone.as_str()), ("go.py", "from x import total\ntotal(1, 2)\n")];
         let error = found(&beside).unwrap().unwrap_err();
         assert!(error.contains("go.py` imports it and runs"), "{error}");
-        let error = found(&[("x.py", alone.as_str())]).unwrap().unwrap_err();
+        let script = found(&[("x.py", alone.as_str())]).unwrap().unwrap();
+        assert_eq!(script.driver, Some("calls"));
+        assert!(script.assumptions[0].contains("rgpu calls `total`"), "{:?}", script.assumptions);
+        let hidden = format!("{KERNEL}def total(x, scale, n=3):\n    return Total.apply(x)\n");
+        let error = found(&[("x.py", hidden.as_str())]).unwrap().unwrap_err();
         assert!(error.contains("if __name__ == \"__main__\": total(x, scale)"), "{error}");
     }
 

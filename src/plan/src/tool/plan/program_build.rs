@@ -3,18 +3,21 @@
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
-use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
+use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, PULLED, Rung, Step, Success};
 use rgpu_protocol::probe::GpuFacts;
 use rgpu_protocol::{DiagnosisRule, HostFacts};
 
 use super::compile_cache::{compile_once, compiler_rows};
 use super::draft::{BundleFile, JobFileContent, PlanError};
+use super::ladder::artifact;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::request::{Program, Request, path_of};
 use super::wheels::WheelNvcc;
 use super::{arch, build};
+use crate::kernel::ProfileMode;
 use crate::kernel::sources::{FolderBuild, NvccBuild, ProgramBuild};
 use rgpu_model::RungId;
+use rgpu_model::profile::ArtifactKind;
 
 /// Path of a program's working folder in the job's folder.
 pub const WORK_FOLDER: &str = "here";
@@ -29,7 +32,6 @@ const BUILD_SCRIPT_PATH: &str = "bin/build_program.sh";
 /// Meanings of messages of builds; those of compilers come after them.
 static MESSAGE_ROWS: &[MessageRow] = &[
     MessageRow("build_program: the host has no ", "no_build_tool", RowAction::FailedStop),
-    MessageRow("build_program: *several programs", "several_programs", RowAction::FailedStop),
     MessageRow("build_program: *makes no program", "nothing_built", RowAction::FailedStop),
     MessageRow("fatal error: helper_*No such file", "missing_cuda_samples", RowAction::FailedStop),
     MessageRow("fatal error: cutlass/*No such file", "missing_cutlass", RowAction::FailedStop),
@@ -54,7 +56,6 @@ static BUILD_ROWS: &[MessageRow] = &[
 /// The codes of failed builds that have a title and the build's own message.
 pub const PROGRAM_BUILD_CODES: &[&str] = &[
     "no_build_tool",
-    "several_programs",
     "nothing_built",
     "missing_cuda_samples",
     "missing_cutlass",
@@ -105,6 +106,8 @@ pub(super) fn with_build_steps(
             // Without a GPU it is built for the default of kernels.
             let sm = gpu.map_or(90, |gpu| gpu.sm);
             notes.extend(set_architectures(&mut built.files, sm));
+            notes.extend(set_toolkit(&mut built.files, path_of(facts, "nvcc")));
+            notes.extend(ask_nvbench(&mut built, request.mode));
             folder_steps(folder, &step)
         }
     };
@@ -193,6 +196,15 @@ pub(crate) fn in_work_folder(place: &str) -> String {
     if place.is_empty() { WORK_FOLDER.to_owned() } else { format!("{WORK_FOLDER}/{place}") }
 }
 
+/// The files of the working folder that come back, by these patterns (`--pull`).
+pub fn pulled_artifacts(patterns: &[String]) -> Vec<ArtifactSpec> {
+    let artifact = |pattern: &String| ArtifactSpec {
+        path: in_work_folder(pattern.trim_start_matches("./")),
+        kind: PULLED.to_owned(),
+    };
+    patterns.iter().map(artifact).collect()
+}
+
 /// The steps that compile a program to [`PROGRAM_PATH`]. `sources` are places in the job's folder.
 /// `None`: the host has no nvcc, and none may be fetched or could work.
 pub(crate) fn compile_steps(
@@ -253,6 +265,67 @@ fn folder_steps(build: &FolderBuild, step: &NvccStep<'_>) -> Option<BuildSteps> 
 /// they often name older ones, which the host's compiler or GPU may not know. Only the copies that
 /// are sent change. Returns what was changed, in words.
 fn set_architectures(files: &mut [BundleFile], sm: u32) -> Option<String> {
+    let names = change_build_files(files, |text| with_architecture(text, sm))?;
+    Some(format!("{names}: the copy on the host compiles for sm_{sm} in place of other GPUs"))
+}
+
+/// Where a program of nvbench writes its results, in the job's folder.
+const NVBENCH_REPORT: &str = "raw/nvbench.json";
+
+/// Lets a program of nvbench write its results for the profile; under a tool that measures single
+/// launches it runs each state once. Returns what was added, in words. `None`: it is no such
+/// program, or the user has chosen.
+fn ask_nvbench(program: &mut Program, mode: ProfileMode) -> Option<String> {
+    let is_benchmark = |file: &BundleFile| {
+        let is_source = [".cu", ".cpp", ".cc", ".cuh"].iter().any(|end| file.path.ends_with(end));
+        let JobFileContent::Bytes(bytes) = &file.content else { return false };
+        is_source && String::from_utf8_lossy(bytes).contains("NVBENCH_BENCH")
+    };
+    let is_typed = |word: &Arg| matches!(word, Arg::Text(word) if word == "--profile" || word.starts_with("--json"));
+    if !program.files.iter().any(is_benchmark) || program.argv.iter().any(is_typed) {
+        return None;
+    }
+    if mode.collects_counters() {
+        program.argv.push("--profile".into());
+        return Some("nvbench runs each state once (`--profile`)".to_owned());
+    }
+    program.argv.extend(["--json".into(), Arg::in_job(NVBENCH_REPORT)]);
+    program.reports.push(artifact(NVBENCH_REPORT, ArtifactKind::NvbenchJson));
+    Some("the times that nvbench measures are in the profile (`--json`), a case a state".to_owned())
+}
+
+/// Makes build files use the host's toolkit where they name the usual place of another version.
+/// `nvcc`: the path of the host's compiler. Returns what was changed, in words.
+fn set_toolkit(files: &mut [BundleFile], nvcc: Option<&str>) -> Option<String> {
+    let root = nvcc.and_then(|nvcc| nvcc.strip_suffix("/bin/nvcc"));
+    let names = change_build_files(files, |text| with_toolkit(text, root))?;
+    Some(format!(
+        "{names}: the copy on the host uses its toolkit in place of the one that is named"
+    ))
+}
+
+/// The usual place of a toolkit, with its compiler.
+static TOOLKIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"/usr/local/cuda(?:-[0-9]+(?:\.[0-9]+)?)?\b(?P<nvcc>/bin/nvcc\b)?").ok()
+});
+
+/// The text of a build file with the toolkit in `root`; without one its compiler is called by its
+/// name.
+fn with_toolkit(text: &str, root: Option<&str>) -> String {
+    let Some(regex) = TOOLKIT.as_ref() else { return text.to_owned() };
+    let replaced =
+        regex.replace_all(text, |found: &Captures<'_>| match (root, found.name("nvcc")) {
+            (Some(root), Some(_)) => format!("{root}/bin/nvcc"),
+            (Some(root), None) => root.to_owned(),
+            (None, Some(_)) => "nvcc".to_owned(),
+            (None, None) => found[0].to_owned(),
+        });
+    replaced.into_owned()
+}
+
+/// Changes the texts of CMake's and make's files. Returns the names of those that changed; `None`:
+/// there are none.
+fn change_build_files(files: &mut [BundleFile], change: impl Fn(&str) -> String) -> Option<String> {
     let mut changed: Vec<String> = Vec::new();
     for file in files {
         let JobFileContent::Bytes(bytes) = &mut file.content else { continue };
@@ -265,7 +338,7 @@ fn set_architectures(files: &mut [BundleFile], sm: u32) -> Option<String> {
         if !is_cmake && !is_make {
             continue;
         }
-        let replaced = with_architecture(text, sm);
+        let replaced = change(text);
         if replaced != text {
             changed.push(format!("`{name}`"));
             *bytes = replaced.into_bytes();
@@ -273,10 +346,7 @@ fn set_architectures(files: &mut [BundleFile], sm: u32) -> Option<String> {
     }
     changed.sort();
     changed.dedup();
-    let names = changed.join(", ");
-    (!changed.is_empty()).then(|| {
-        format!("{names}: the copy on the host compiles for sm_{sm} in place of other GPUs")
-    })
+    (!changed.is_empty()).then(|| changed.join(", "))
 }
 
 /// The numbers of architectures in flags, of lists in variables of make, and of CMake's property.
@@ -323,6 +393,35 @@ fn with_architecture(text: &str, sm: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_of_nvbench_writes_its_results_for_the_profile() {
+        let source = BundleFile::text("here/bench.cu", "NVBENCH_BENCH(copy).add_axis();\n");
+        let program = Program { files: vec![source], ..Program::default() };
+        let mut timed = program.clone();
+        assert!(ask_nvbench(&mut timed, ProfileMode::Nsys).is_some());
+        assert_eq!(timed.argv, ["--json".into(), Arg::in_job(NVBENCH_REPORT)]);
+        assert_eq!(timed.reports[0].kind, "nvbench_json");
+        let mut counted = program.clone();
+        assert!(ask_nvbench(&mut counted, ProfileMode::Ncu).is_some());
+        assert_eq!((counted.argv, counted.reports.len()), (vec!["--profile".into()], 0));
+        let mut typed = Program { argv: vec!["--json=x".into()], ..program };
+        assert_eq!(ask_nvbench(&mut typed, ProfileMode::Nsys), None);
+        assert_eq!(ask_nvbench(&mut Program::default(), ProfileMode::Nsys), None);
+    }
+
+    #[test]
+    fn build_files_use_the_toolkit_of_the_host() {
+        let text = "NVCC = /usr/local/cuda-10.2/bin/nvcc\nINC = -I/usr/local/cuda/include\n\
+                    X = /usr/local/cudart\n";
+        let opt = "NVCC = /opt/cuda/bin/nvcc\nINC = -I/opt/cuda/include\nX = /usr/local/cudart\n";
+        let without = "NVCC = nvcc\nINC = -I/usr/local/cuda/include\nX = /usr/local/cudart\n";
+        for (root, expected) in [(Some("/opt/cuda"), opt), (None, without)] {
+            assert_eq!(with_toolkit(text, root), expected);
+        }
+        let usual = "/usr/local/cuda/bin/nvcc -L/usr/local/cuda/lib64";
+        assert_eq!(with_toolkit(usual, Some("/usr/local/cuda")), usual);
+    }
 
     #[test]
     fn build_files_compile_for_the_gpu_that_there_is() {

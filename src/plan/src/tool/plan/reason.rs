@@ -69,8 +69,8 @@ pub static REASONS: &[Reason] = &[
         "outside_arrays",
         Side::Kernel,
         "the assumed launch reads or writes outside of an array",
-        "its log names the line; give the launch and the elements of each array: \
-         `--launch 'KERNEL<<<GRID, BLOCK>>>(…)'`, or complete the kernel.toml of `rgpu kernels new`",
+        "its log names the line; `--launch` gives the launch and the elements of each array, as does \
+         the kernel.toml that `rgpu kernels new` writes",
     ),
     row(
         "hung",
@@ -512,12 +512,6 @@ pub static REASONS: &[Reason] = &[
         "install it there: `apt-get install cmake make` (Debian, Ubuntu), or `pip install cmake`",
     ),
     row(
-        "several_programs",
-        Side::Kernel,
-        "the build makes several programs",
-        "choose one: `--target NAME`",
-    ),
-    row(
         "nothing_built",
         Side::Kernel,
         "the build makes no such program",
@@ -578,7 +572,8 @@ pub static REASONS: &[Reason] = &[
         "python_unresolved",
         Side::Kernel,
         "a dependency of the file cannot be resolved",
-        "look at `dependencies` in its `# /// script` block",
+        "look at its dependencies, such as `dependencies` in its `# /// script` block; if no version \
+         is found of any package (`from versions: none`), the host may not reach the package index",
     ),
     // NVIDIA's archives for a host (`host_tool`).
     row(
@@ -624,6 +619,12 @@ pub static REASONS: &[Reason] = &[
         Side::Kernel,
         "the kernel's own times cannot be true",
         "the judge's clock refutes them; look for code that changes a clock",
+    ),
+    row(
+        "not_credible",
+        Side::Kernel,
+        "no right kernel can have these results or times",
+        "look for work that is left out, or data that do not matter",
     ),
     row(
         "usage",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use rgpu_case::{Case, Policies, TimingPlan};
-use rgpu_protocol::plan::{Arg, InputFile, Step};
+use rgpu_protocol::plan::{Arg, ArtifactSpec, InputFile, Step};
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
@@ -279,6 +279,10 @@ pub struct Program {
     pub cwd: String,
     /// Steps before it, which compile it or make its Python environment.
     pub prepare: Vec<Step>,
+    /// Patterns of files in its working folder that come back (`--pull`).
+    pub pull: Vec<String>,
+    /// Files that it writes about itself, which become a part of the profile.
+    pub reports: Vec<ArtifactSpec>,
     /// How it is built on the host, which adds to `prepare`. Its first word is then the file that
     /// is built.
     pub build: Option<ProgramBuild>,

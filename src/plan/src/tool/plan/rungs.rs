@@ -94,8 +94,9 @@ impl RungTool {
 }
 
 /// What a judge says of a kernel. Another clock would not change it.
-const VERDICTS: [MessageRow; 3] = [
+const VERDICTS: [MessageRow; 4] = [
     MessageRow("error: clocks disagree on ", "clocks_disagree", RowAction::StopKernel),
+    MessageRow("error: not credible: ", "not_credible", RowAction::StopKernel),
     MessageRow("error: a timed call on ", "wrong_result", RowAction::StopKernel),
     MessageRow("error: the kernel's process ", "crash", RowAction::StopKernel),
 ];

@@ -9,6 +9,7 @@ use crate::run::build::with_instances_to_write;
 use crate::run::job::{JobResult, cancelled};
 use crate::run::outcome;
 use crate::store::{RunFolder, live};
+use rgpu_analysis::credible;
 use rgpu_import::case_report::RunnerFailure;
 use rgpu_model::error::{Exit, Failure};
 use rgpu_model::profile::CaseResult;
@@ -20,6 +21,9 @@ use rgpu_remote::Remote;
 
 /// In the error that the runner writes before each phase, in case that its process ends there.
 const WITHOUT_MESSAGE: &str = "without a message";
+
+/// The code of results and times that no right kernel can have.
+const NOT_CREDIBLE: &str = "not_credible";
 
 /// The end of a compiler's log that is read for a failure. A line may be as long as the log.
 const MAX_COMPILER_MESSAGE_BYTES: u64 = 64 << 10;
@@ -53,8 +57,11 @@ impl ProfileBuilder {
             Some(Outcome::Done) => {
                 let wrong_case = self.profile.cases.iter().find(|c| {
                     c.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong)
-                })?;
-                return Some(self.wrong_result(remote, wrong_case));
+                });
+                return match wrong_case {
+                    Some(case) => Some(self.wrong_result(remote, case)),
+                    None => self.impossible_time(remote),
+                };
             }
             Some(Outcome::Cancelled) => return Some(cancelled()),
             // A kernel crash under the sanitizer is a finding of the sanitizer, not a failure.
@@ -99,6 +106,16 @@ impl ProfileBuilder {
         .step("verify")
         .cause(first)
         .hint("`rgpu profile --mode sanitizer` looks for races and stray accesses")
+    }
+
+    /// The failure if a case is faster than the GPU can move what it has to.
+    fn impossible_time(&self, remote: &dyn Remote) -> Option<Failure> {
+        let cause = credible::impossible_time(&self.profile)?;
+        let failure = Failure::new(Exit::Kernel, NOT_CREDIBLE, "the kernel's time cannot be true")
+            .host(remote.name(), remote.transport())
+            .cause(cause)
+            .hint("look for work that is left out, or done while no call is open");
+        Some(failure)
     }
 
     fn runner_failure(&self, remote: &dyn Remote, step: &str, failure: &RunnerFailure) -> Failure {
@@ -199,6 +216,12 @@ fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str,
             "clocks_disagree",
             "the kernel's own times cannot be true",
             "look for code in the kernel that changes a clock, or works while no call is open",
+        ),
+        ErrorClass::NotCredible => (
+            Exit::Kernel,
+            NOT_CREDIBLE,
+            "no right kernel can have these results",
+            "let the outputs depend on the inputs, and the inputs change with the seed",
         ),
         ErrorClass::IllegalAccess => (
             Exit::Kernel,

@@ -4,13 +4,16 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::super::cuda_scanner::scan;
+use super::super::super::cuda_source::kernel_names;
 use super::super::super::{KernelError, KernelFolders, OwnFiles, ProfileMode};
-use super::super::{FoundProgram, NvccBuild, ProgramBuild, SentContent};
+use super::super::{FoundProgram, NvccBuild, ProgramBuild, SentContent, UsualArguments};
 use super::task::Task;
 use super::{TASK_FILE, placed, spec_name};
 use rgpu_model::agent_files;
 use rgpu_model::regular_file::MAX_FILE_BYTES;
+
+/// The name of the format in messages.
+pub(in super::super) const PROGRAM_FORMAT: &str = "a GPU MODE problem in C++";
 
 /// The source that joins the task's.
 const JOINED: &str = "rgpu_task.cu";
@@ -21,7 +24,7 @@ const CASES: &str = "rgpu_cases.txt";
 /// The task's program with this submission.
 pub(super) fn program(task: &Task, submission: PathBuf) -> Result<FoundProgram, KernelError> {
     let mut assumptions = task.notes.clone();
-    let files = placed(task, &submission, &mut assumptions)?;
+    let files = placed(task, Some(&submission), &mut assumptions)?;
     let own_files = OwnFiles::find(task.folder(), &KernelFolders::default());
     let mut sent: Vec<(String, Vec<u8>)> = Vec::with_capacity(files.len() + 2);
     let mut kernels = Vec::new();
@@ -32,8 +35,7 @@ pub(super) fn program(task: &Task, submission: PathBuf) -> Result<FoundProgram, 
         let bytes = agent_files::read(path, MAX_FILE_BYTES)
             .map_err(KernelError::unreadable(path, Some(TASK_FILE)))?;
         if *path == submission {
-            let found = scan(&String::from_utf8_lossy(&bytes));
-            kernels.extend(found.functions.into_iter().map(|function| function.name));
+            kernels.extend(kernel_names(&String::from_utf8_lossy(&bytes)));
         }
         sent.push((name.clone(), bytes));
     }
@@ -63,7 +65,7 @@ pub(super) fn program(task: &Task, submission: PathBuf) -> Result<FoundProgram, 
         inputs: None,
     };
     Ok(FoundProgram {
-        format: "a GPU MODE problem in C++",
+        format: PROGRAM_FORMAT,
         name: spec_name(task, &submission),
         path: submission,
         command: vec![mode.to_owned(), CASES.to_owned()],
@@ -74,6 +76,7 @@ pub(super) fn program(task: &Task, submission: PathBuf) -> Result<FoundProgram, 
         kernel_filter: None,
         driver: None,
         is_rank: false,
+        usual_arguments: UsualArguments::default(),
         mode: ProfileMode::Nsys,
         assumptions,
     })

@@ -68,8 +68,8 @@ pub(super) struct Task {
     pub(super) tests: Vec<TaskCase>,
     /// The cases that are timed.
     pub(super) benchmarks: Vec<TaskCase>,
-    /// The templates' files as written.
-    pub(super) templates: Vec<String>,
+    /// The templates: the name of the language, and the file as written.
+    pub(super) templates: Vec<(String, String)>,
     pub(super) ranking_by: RankingBy,
     /// Seconds that the board gives a ranked run.
     pub(super) timeout_s: u64,
@@ -190,7 +190,11 @@ impl Task {
             main: main.unwrap_or("eval.py").to_owned(),
             tests,
             benchmarks,
-            templates: templates.into_iter().flat_map(Map::values).filter_map(owned).collect(),
+            templates: templates
+                .into_iter()
+                .flatten()
+                .filter_map(|(language, file)| Some((language.clone(), owned(file)?)))
+                .collect(),
             ranking_by,
             timeout_s: timeout
                 .filter(|seconds| (1..=MAX_TIMEOUT_S).contains(seconds))

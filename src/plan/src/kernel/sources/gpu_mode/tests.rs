@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_case::{Number, RankingBy, RunnerJob, Setting};
 
-use super::super::super::find::{FoundKernel, KernelFolders, find, find_source};
+use super::super::super::find::{FoundKernel, KernelFolders, answer_template, find, find_source};
 use super::super::super::sizes::CaseSelection;
 use super::Found;
 
@@ -154,17 +154,29 @@ fn what_is_missing_is_said_in_one_line() {
     assert!(found.assumptions.iter().any(|text| text.contains("no `score.board`")));
     assert_eq!(found.spec.task.unwrap().rules.program, None);
     std::fs::remove_file(problem.dir.path().join("set/utils.py")).unwrap();
-    let error = problem.error("set/vec");
-    assert!(error.contains("`../utils.py`") && error.contains("missing"), "{error}");
+    // So it does without the functions that all tasks share, for which ours stand in.
+    let found = problem.find("set/vec");
+    assert!(found.assumptions.iter().any(|text| text.contains("`../utils.py` is missing")));
     problem.write("set/utils.py", "");
+    std::fs::remove_file(problem.dir.path().join("set/vec/task.py")).unwrap();
+    let error = problem.error("set/vec");
+    assert!(error.contains("`task.py`") && error.contains("missing"), "{error}");
+    problem.write("set/vec/task.py", "");
 
+    // Without a submission the task's own reference is timed.
     std::fs::remove_file(problem.dir.path().join("set/vec/submission.py")).unwrap();
-    assert!(problem.error("set/vec").contains("no submission"));
+    let alone = problem.find("set/vec");
+    assert_eq!((alone.spec.name.as_str(), alone.spec.entry_name()), ("vec", "ref_kernel"));
+    assert_eq!((alone.spec.reference, alone.spec.task.unwrap().rules.program), (None, None));
+    assert!(alone.assumptions.concat().contains("there is no submission"));
     problem.write("set/vec/one.py", SUBMISSION);
     assert_eq!(problem.find("set/vec").spec.name, "vec-one");
-    problem.write("set/vec/two.py", SUBMISSION);
-    let error = problem.error("set/vec");
-    assert!(error.contains("one.py") && error.contains("two.py"), "{error}");
+    for name in ["submission_v0.py", "submission_v9.py", "submission_v10.py"] {
+        problem.write(&format!("set/vec/{name}"), SUBMISSION);
+    }
+    let several = problem.find("set/vec");
+    assert_eq!(several.spec.name, "vec-submission_v10");
+    assert!(several.assumptions[0].contains("`submission_v0`, `submission_v9`"));
     problem.write("set/vec/reference.py", "def forward(x): pass\n");
     assert!(problem.error("set/vec/one.py").contains("`generate_input`"));
 }
@@ -178,6 +190,33 @@ fn templates_unknown_keys_and_other_vendors_are_told() {
     for wanted in ["the task's template, unchanged", "`new_key`", "AMD's `MI300`"] {
         assert!(text.contains(wanted), "{text}");
     }
+}
+
+#[test]
+fn a_submission_begins_as_the_tasks_own_template() {
+    let problem = Problem::new();
+    problem.write("set/vec/template.py", "# the template\n");
+    problem.write("set/triton.py", "# in Triton\n");
+    let templates = "templates: {Triton: ../triton.py, Python: template.py}";
+    let task = TASK.replace("templates: {Python: template.py}", templates);
+    problem.write("set/vec/task.yml", &task);
+    let folder = problem.dir.path().join("set/vec");
+    let (file, text) = answer_template(&folder, None).unwrap();
+    assert_eq!((file, text.as_str()), (folder.join("submission.py"), "# the template\n"));
+    let mine = folder.join("mine.py");
+    let (file, _) = answer_template(&folder.join("task.yml"), Some(&mine)).unwrap();
+    assert_eq!(file, mine);
+    assert!(answer_template(&folder, Some(&folder.join("mine.cu"))).is_err());
+    problem.write("set/vec/task.yml", &TASK.replace("templates: {Python: template.py}\n", ""));
+    let (_, text) = answer_template(&folder, None).unwrap();
+    assert!(text.contains("def custom_kernel(data: input_t)"));
+    // What a task calls its template may be another file of the user's.
+    let secret = problem.write("secret.py", "");
+    let stolen = TASK.replace("template.py", "../../../secret.py");
+    let task = problem.write("set/deep/vec/task.yml", &stolen);
+    assert!(task.parent().unwrap().join("../../../secret.py").canonicalize().is_ok());
+    assert!(answer_template(&task, None).is_err(), "{secret:?}");
+    assert!(answer_template(&problem.write("set/other.py", ""), None).is_err());
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use rgpu_case::Baseline;
 
-use super::super::super::find::{KernelFolders, find};
+use super::super::super::find::{KernelFolders, answer_template, find};
 use super::super::super::spec::EntryPoint;
 
 const PROBLEM: &str = "import torch\nclass Model(torch.nn.Module):\n    pass\n\
@@ -83,4 +83,51 @@ fn a_problem_alone_runs_itself_and_an_answer_with_inputs_runs_unchecked() {
     // A script with a class of that name is no problem.
     let script = write(dir.path(), "c/train.py", "class Model:\n    pass\n");
     assert!(error_of(&script).contains("custom_kernel"), "{}", error_of(&script));
+}
+
+#[test]
+fn an_answer_begins_as_the_problems_model_under_its_own_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let text =
+        PROBLEM.replace("    pass\n", "    def __init__(self): super(Model, self).__init__()\n");
+    write(dir.path(), "1_add.py", &format!("{text}# é zoo.Model is none\n"));
+    write(dir.path(), "2_sub.py", PROBLEM);
+    let (file, text) = answer_template(&dir.path().join("1_add.py"), None).unwrap();
+    assert_eq!(file, dir.path().join("1_add_new.py"));
+    assert!(text.contains("class ModelNew(torch") && text.contains("super(ModelNew, self)"));
+    assert!(text.contains("# é zoo.Model is none") && text.contains("def get_inputs"));
+    // It finds its problem again.
+    let answer = write(dir.path(), "1_add_new.py", &text);
+    assert_eq!(reference_of(&answer), "1_add.py");
+}
+
+#[test]
+fn an_answer_brings_the_sources_of_the_extension_that_it_imports() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "model.py", PROBLEM);
+    let answer = write(dir.path(), "model_new.py", &format!("import my_ext, os\n{ANSWER}"));
+    assert_eq!(find(&answer, &KernelFolders::default()).unwrap().spec.extra_files.len(), 0);
+    write(dir.path(), "binding.cpp", "#include \"deep.h\"\nPYBIND11_MODULE(my_ext, m) {}\n");
+    write(dir.path(), "deep.h", "");
+    write(dir.path(), "kernels/add.cu", "__global__ void add() {}\n");
+    write(dir.path(), "tests/other.cu", "");
+    let found = find(&answer, &KernelFolders::default()).unwrap();
+    assert!(found.assumptions[1].contains("`my_ext`, which it imports, from 2 sources"));
+    let sent = found.spec.sources(&KernelFolders::default()).unwrap().files;
+    let names: Vec<&str> = sent.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = ["binding.cpp", "deep.h", "kernels/add.cu", "model.py", "model_new.py"];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_folder_with_a_problem_in_two_directions_is_its_forward_one() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "set/func_backward.py", PROBLEM);
+    write(dir.path(), "set/func_forward.py", PROBLEM);
+    let folder = dir.path().join("set").display().to_string();
+    let found = find(&folder, &KernelFolders::default()).unwrap();
+    assert_eq!(found.spec.name, "func_forward");
+    write(dir.path(), "set/func_forward.py", "");
+    write(dir.path(), "set/other.py", PROBLEM);
+    assert!(find(&folder, &KernelFolders::default()).is_err());
 }

@@ -4,18 +4,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::ExecArgs;
+use super::app::App;
+use super::file_args::FileArgs;
 use super::pull_check::{
     DestinationCheck, DestinationVerdict, SkipReason, SkippedFile, skip_reason_for_name,
 };
-use crate::cli::support::app::App;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_protocol::plan::valid_relative_path;
 use rgpu_run::run::{FileCopies, HostFile};
 use rgpu_run::store::{DestinationError, DestinationRoot, RunFolder, RunRecord};
 
 /// Checks a pattern here, so that the message quotes what the user typed.
-pub(super) fn check(pattern: &str) -> Result<()> {
+pub(in crate::cli) fn check(pattern: &str) -> Result<()> {
     let bad_pattern = |why: &str| {
         let what = format!("`--pull {pattern}`: {why}");
         Err(Failure::new(Exit::Usage, "bad_pattern", what)
@@ -31,9 +31,9 @@ pub(super) fn check(pattern: &str) -> Result<()> {
 }
 
 /// Copies of pulled files, written into the working folder while the files arrive.
-pub(super) fn copies(app: &App, args: &ExecArgs) -> FileCopies {
+pub(in crate::cli) fn copies(app: &App, args: &FileArgs) -> FileCopies {
     let root = DestinationRoot::open(&root(app, args)).ok();
-    let patterns = args.files.pull.clone();
+    let patterns = args.pull.clone();
     FileCopies::to(move |artifact_path| {
         let name = artifact_path.strip_prefix("pulled/")?;
         // `write_pulled_files` reports skipped files and failed writes later.
@@ -43,26 +43,25 @@ pub(super) fn copies(app: &App, args: &ExecArgs) -> FileCopies {
 }
 
 /// The folder that was mounted first, else the current one.
-fn root(app: &App, args: &ExecArgs) -> PathBuf {
-    let mounted =
-        args.files.mount.first().map(|text| app.cwd.join(text)).filter(|path| path.is_dir());
+fn root(app: &App, args: &FileArgs) -> PathBuf {
+    let mounted = args.mount.first().map(|text| app.cwd.join(text)).filter(|path| path.is_dir());
     mounted.unwrap_or_else(|| app.cwd.clone())
 }
 
 /// The pulled files, split by whether they were put into the working folder.
 #[derive(Default)]
-pub(super) struct PulledFiles {
+pub(in crate::cli) struct PulledFiles {
     /// Names of those that are in it.
-    pub(super) names: Vec<String>,
+    pub(in crate::cli) names: Vec<String>,
     /// Those that are only in the run folder.
-    pub(super) skipped: Vec<SkippedFile>,
+    pub(in crate::cli) skipped: Vec<SkippedFile>,
 }
 
 /// Puts the files into the folder that was mounted first, else into the current one. Uses the
 /// copies that exist already.
-pub(super) fn write_pulled_files(
+pub(in crate::cli) fn write_pulled_files(
     app: &App,
-    args: &ExecArgs,
+    args: &FileArgs,
     (folder, record): (&RunFolder, &RunRecord),
     pulled: &[HostFile],
     copies: &mut FileCopies,
@@ -89,7 +88,7 @@ pub(super) fn write_pulled_files(
             let file = run_file.clone();
             placed.skipped.push(SkippedFile { name: name.to_owned(), why, file });
         };
-        if let Some(why) = skip_reason_for_name(&args.files.pull, name) {
+        if let Some(why) = skip_reason_for_name(&args.pull, name) {
             skip(why);
             continue;
         }
@@ -122,6 +121,16 @@ pub(super) fn write_pulled_files(
     }
     warn_about_skipped(app, &placed.skipped);
     Ok(placed)
+}
+
+/// Warns that no file matches the patterns, if there are any.
+pub(in crate::cli) fn warn_of_none(app: &App, args: &FileArgs) {
+    if !args.pull.is_empty() {
+        app.print_note(&format!(
+            "warning: nothing was pulled: no new or changed file matches `{}`",
+            args.pull.join("` or `")
+        ));
+    }
 }
 
 /// Warns about skipped files: once for each file changed here, each link, each
