@@ -26,9 +26,6 @@ const ANSWER: &str = "ModelNew";
 const INPUTS: &str = "get_inputs";
 const CONSTRUCTOR: &str = "get_init_inputs";
 
-/// The file with the forward direction of a problem of robust-kbench.
-const FORWARD: &str = "func_forward.py";
-
 /// The folders of an answer's extension, beside the answer itself.
 const EXTENSION_FOLDERS: [&str; 5] = ["", "kernels", "csrc", "src", "cuda"];
 
@@ -51,16 +48,7 @@ fn read(path: &Path) -> Option<Result<Found, KernelError>> {
         // A folder of many answers or problems is no kernel.
         let found = match (answers.next(), answers.next()) {
             (Some(only), None) => Some(only),
-            (None, _) => {
-                let first = problems.next();
-                let is_forward = |(file, _): &&(PathBuf, Parts)| file.ends_with(FORWARD);
-                // The form of robust-kbench has its problem in two directions.
-                files
-                    .iter()
-                    .find(is_forward)
-                    .filter(|(_, parts)| parts.is_problem())
-                    .or_else(|| first.filter(|_| problems.next().is_none()))
-            }
+            (None, _) => problems.next().filter(|_| problems.next().is_none()),
             _ => None,
         };
         return found.and_then(|(file, _)| read(file));
