@@ -48,7 +48,10 @@ pub(super) fn run(app: &App, shell: Option<Shell>) -> Result<Status> {
             Failure::new(Exit::Bug, "bug", "the completion script cannot be written").cause(e)
         })?;
     }
-    app.print(&String::from_utf8_lossy(&script));
+    // Where rgpu completes nothing, bash shall complete files.
+    let script =
+        String::from_utf8_lossy(&script).replace("-o bashdefault", "-o bashdefault -o default");
+    app.print(&script);
     Ok(0)
 }
 

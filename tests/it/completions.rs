@@ -38,7 +38,9 @@ fn a_script_is_not_asked_for_in_json() {
 fn bash_completes_kernels_remotes_and_runs() {
     let laptop = laptop();
     let script = laptop.write("rgpu.bash", "");
-    fs::write(&script, laptop.run("completions bash").stdout).unwrap();
+    let text = String::from_utf8(laptop.run("completions bash").stdout).unwrap();
+    assert!(text.contains("-o default "), "{text}");
+    fs::write(&script, text).unwrap();
     let rgpu = Path::new(env!("CARGO_BIN_EXE_rgpu"));
     let completed = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();

@@ -128,6 +128,23 @@ fn a_brief_keeps_to_its_bytes() {
 }
 
 #[test]
+fn a_file_that_may_not_grow_is_one_error_and_leaves_nothing() {
+    let laptop = matmul();
+    let folder = || std::fs::read_dir(laptop.project("")).unwrap().count();
+    let before = folder();
+    let mut command = Command::new("/bin/sh");
+    let plain = laptop.rgpu("report matmul.ncu-repz --format html --out x.html".split(' '));
+    command.args(["-c", "ulimit -f 2; exec \"$0\" \"$@\""]).arg(plain.get_program());
+    command.args(plain.get_args()).current_dir(laptop.project("")).env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(8), "{told}");
+    assert!(told.contains("File too large"), "{told}");
+    assert_eq!(folder(), before);
+}
+
+#[test]
 fn a_report_without_a_timeline_is_no_trace() {
     let laptop = matmul();
     insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --format perfetto"));
