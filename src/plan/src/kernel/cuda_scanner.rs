@@ -4,6 +4,8 @@
 //! declaration is read token by token. Anything that it does not understand is reported as such, so
 //! that no spec is inferred from part of a declaration.
 
+use std::collections::HashSet;
+
 use rgpu_case::Dtype;
 
 /// A `__global__` function with a body.
@@ -66,12 +68,12 @@ pub(super) fn scan(text: &str) -> ScannedSource {
         dynamic_shared: follows("extern", "__shared__"),
         several_axes: tokens.windows(3).any(axis),
     };
+    let mut names = HashSet::new();
     for (index, _) in tokens.iter().enumerate().filter(|(_, token)| **token == "__global__") {
-        if let Some(function) = function(&tokens, index) {
-            let is_duplicate = source.functions.iter().any(|f| f.name == function.name);
-            if !is_duplicate {
-                source.functions.push(function);
-            }
+        if let Some(function) = function(&tokens, index)
+            && names.insert(function.name.clone())
+        {
+            source.functions.push(function);
         }
     }
     source
@@ -209,7 +211,8 @@ fn tokens(code: &str) -> Vec<&str> {
     tokens
 }
 
-/// The index after the bracket that closes the one at `open`.
+/// The index after the bracket that closes the one at `open`. No bracket of a declaration has
+/// another kernel in it; without this end, many open ones would take a time that is their square.
 fn end_of_brackets(tokens: &[&str], open: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate().skip(open) {
@@ -221,6 +224,7 @@ fn end_of_brackets(tokens: &[&str], open: usize) -> Option<usize> {
                     return Some(index + 1);
                 }
             }
+            "__global__" => return None,
             _ => {}
         }
     }
@@ -230,7 +234,8 @@ fn end_of_brackets(tokens: &[&str], open: usize) -> Option<usize> {
 /// The index where the declaration of the `__global__` at `global` begins, with its `template <…>`.
 fn start_of_declaration(tokens: &[&str], global: usize) -> usize {
     let before = tokens[..global].iter();
-    before.rev().position(|token| matches!(*token, ";" | "}" | "{")).map_or(0, |back| global - back)
+    let is_end = |token: &&str| matches!(*token, ";" | "}" | "{" | "__global__");
+    before.rev().position(is_end).map_or(0, |back| global - back)
 }
 
 fn function(tokens: &[&str], global: usize) -> Option<GlobalFunction> {
@@ -266,7 +271,7 @@ fn function(tokens: &[&str], global: usize) -> Option<GlobalFunction> {
                 }
             }
         }
-        if matches!(token, ";" | "{" | "}") {
+        if matches!(token, ";" | "{" | "}" | "__global__") {
             return None;
         }
         index += 1;

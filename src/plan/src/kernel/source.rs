@@ -4,7 +4,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the project's own sources")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::cuda_source::infer::{device_code, instantiation_of};
@@ -13,6 +13,9 @@ use super::own_files::OwnFiles;
 use super::{EntryPoint, KernelError, KernelFolders, KernelSpec, TaskSpec};
 use rgpu_model::agent_files;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+
+/// The most names of files that are looked for.
+const MAX_NAMES: usize = 10_000;
 
 /// Limit on the files sent along: a kernel does not have more of its own.
 const MAX_FILES: usize = 2_000;
@@ -61,13 +64,15 @@ impl KernelSpec {
             self.reference.as_ref().map(|reference| normalize_lexically(&reference.source));
         let extra = self.extra_files.iter().map(|path| (normalize_lexically(path), Some("files")));
         let mut found: Vec<PathBuf> = Vec::new();
+        let mut seen: HashSet<PathBuf> = HashSet::new();
         // With the kernel.toml key that names the file; `None` if an include or import does.
         let mut queue: Vec<(PathBuf, Option<&'static str>)> =
             vec![(source.clone(), Some("source"))];
         queue.extend(reference.clone().map(|path| (path, Some("reference.source"))));
         queue.extend(extra);
         while let Some((path, named_by)) = queue.pop() {
-            if found.contains(&path) || found.len() >= MAX_FILES {
+            let is_new = seen.len() < MAX_NAMES && seen.insert(path.clone());
+            if !is_new || found.len() >= MAX_FILES {
                 continue;
             }
             // A link may lead anywhere, so the real path is checked as well.

@@ -255,27 +255,30 @@ pub(super) fn libraries(includes: &[String], texts: &[String], given: &[String])
 /// Whether a kernel launches kernels: `<<<` stands in the body of a `__global__` function. Such a
 /// program is linked with the device runtime.
 fn launches_on_device(code: &str) -> bool {
-    code.match_indices("__global__").any(|(at, _)| {
-        let rest = &code[at..];
-        let Some(open) = rest.find(['{', ';']).filter(|open| rest[*open..].starts_with('{')) else {
-            return false;
-        };
-        let mut depth = 0_usize;
-        for (index, byte) in rest.bytes().enumerate().skip(open) {
-            match byte {
-                b'{' => depth += 1,
-                b'}' => {
-                    depth = depth.saturating_sub(1);
-                    if depth == 0 {
-                        return false;
-                    }
-                }
-                b'<' if rest[index..].starts_with("<<<") => return true,
-                _ => {}
-            }
+    let mut rest = code;
+    while let Some((_, kernel)) = rest.split_once("__global__") {
+        let Some(open) = kernel.find(['{', ';']) else { return false };
+        let end = if kernel[open..].starts_with('{') { end_of_body(kernel, open) } else { open };
+        if kernel[open..end].contains("<<<") {
+            return true;
         }
-        false
-    })
+        rest = &kernel[end..];
+    }
+    false
+}
+
+/// The index after the bracket that closes the one at `open`, or that of the end.
+fn end_of_body(code: &str, open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (index, byte) in code.bytes().enumerate().skip(open) {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 1 => return index + 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    code.len()
 }
 
 #[cfg(test)]
@@ -324,5 +327,8 @@ mod tests {
         assert!(!launches_on_device("__global__ void k() {} int main() { k<<<1, 1>>>(); }"));
         assert!(!launches_on_device("__global__ void k(); int main() { k<<<1, 1>>>(); }"));
         assert!(!launches_on_device("__global__ void k() {"));
+        assert!(launches_on_device(
+            "__global__ void a() {} __global__ void b() { a<<<1, 1>>>(); }"
+        ));
     }
 }

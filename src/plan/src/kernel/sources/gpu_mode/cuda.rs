@@ -10,7 +10,7 @@ use super::super::{FoundProgram, NvccBuild, ProgramBuild, SentContent};
 use super::task::Task;
 use super::{TASK_FILE, placed, spec_name};
 use rgpu_model::agent_files;
-use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_model::regular_file::MAX_SOURCE_BYTES;
 
 /// The source that joins the task's.
 const JOINED: &str = "rgpu_task.cu";
@@ -29,7 +29,7 @@ pub(super) fn program(task: &Task, submission: PathBuf) -> Result<FoundProgram, 
         if *path != submission {
             own_files.check_task_file(path, TASK_FILE)?;
         }
-        let bytes = agent_files::read(path, MAX_FILE_BYTES)
+        let bytes = agent_files::read(path, MAX_SOURCE_BYTES)
             .map_err(KernelError::unreadable(path, Some(TASK_FILE)))?;
         if *path == submission {
             let found = scan(&String::from_utf8_lossy(&bytes));
