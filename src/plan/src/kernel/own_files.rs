@@ -28,6 +28,10 @@ pub(crate) struct OwnFiles {
     folder: PathBuf,
     /// The folder of its repository or project.
     root: PathBuf,
+    /// Whether a `.git` or `rgpu.toml` says where its repository or project begins.
+    is_marked: bool,
+    /// Whether `root` is the home folder or one above it.
+    is_broad: bool,
 }
 
 impl OwnFiles {
@@ -43,21 +47,22 @@ impl OwnFiles {
     fn find_below(folder: &Path, kernel_folders: &KernelFolders, home: Option<&Path>) -> Self {
         let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(real) = start.canonicalize() else {
-            return Self { folder: start.to_owned(), root: start.to_owned() };
+            let folder = start.to_owned();
+            return Self { root: folder.clone(), folder, is_marked: false, is_broad: false };
         };
         if let Some(call) = real.ancestors().find(|above| is_folder_of_call(above)) {
-            return Self { root: call.to_owned(), folder: real };
+            let root = call.to_owned();
+            return Self { root, folder: real, is_marked: true, is_broad: false };
         }
         let home = home.and_then(|home| home.canonicalize().ok());
-        let may_be_root = |above: &Path| {
-            let has_home = home.as_deref().is_some_and(|home| home.starts_with(above));
-            above == real || !has_home
-        };
+        let has_home = |above: &Path| home.as_deref().is_some_and(|home| home.starts_with(above));
+        let may_be_root = |above: &Path| above == real || !has_home(above);
         let nearest_with = |mark: &str| {
             real.ancestors()
                 .find(|above| may_be_root(above) && may_decide(&above.join(mark), &real))
         };
         let marked = nearest_with(".git").or_else(|| nearest_with("rgpu.toml"));
+        let is_marked = marked.is_some();
         let containing = || {
             let containing =
                 std::iter::once(kernel_folders.project.clone()).chain(kernel_folders.folders());
@@ -70,7 +75,7 @@ impl OwnFiles {
         let is_narrower =
             |project: &PathBuf| project.starts_with(&root) && real.starts_with(project);
         let root = agent_files::project().filter(is_narrower).unwrap_or(root);
-        Self { folder: real, root }
+        Self { is_broad: has_home(&root), is_marked, folder: real, root }
     }
 
     /// Refuses a file outside of the root, also if a link leads there, and a private file outside
@@ -103,9 +108,9 @@ impl OwnFiles {
     }
 
     /// As [`Self::check`], for a file that a task of a leaderboard names. Such tasks share sources
-    /// with their neighbours, and people copy them out of their repository. So a source that lies
-    /// directly in one of the two folders above the task's is accepted, too, unless that is the
-    /// home folder or a folder above it.
+    /// with their neighbours, and people copy them out of their repository. So for a task that is in
+    /// no repository or project, a source that lies directly in one of the two folders above the
+    /// task's is accepted, too, unless that is the home folder or a folder above it.
     pub(crate) fn check_task_file(
         &self,
         path: &Path,
@@ -116,6 +121,12 @@ impl OwnFiles {
             let is_shared = path.canonicalize().is_ok_and(|real| self.is_shared(&real, home));
             if is_shared { Ok(()) } else { Err(refusal) }
         })
+    }
+
+    /// Whether files that a program opens may be sent from here: what is in the home folder belongs
+    /// to no program.
+    pub(crate) fn has_data(&self) -> bool {
+        !self.is_broad
     }
 
     /// Whether a real path is that of a source in one of the two folders above the kernel's.
@@ -129,7 +140,7 @@ impl OwnFiles {
         let mut above = self.folder.ancestors().skip(1).take(2).take_while(may_be_shared);
         is_source
             && agent_files::project().is_none()
-            && !is_folder_of_call(&self.root)
+            && !self.is_marked
             && may_decide(real, &self.folder)
             && real.file_name().is_some_and(|name| !is_private(Path::new(name)))
             && above.any(|folder| real.parent() == Some(folder))
@@ -208,6 +219,11 @@ mod tests {
             OwnFiles::find_below(folder, &kernel_folders, Some(home)).root
         };
         assert_eq!(root(&kernel, &home), kernel);
+        // What a program opens in the home folder is not its own.
+        let has_data = |folder: &Path| {
+            OwnFiles::find_below(folder, &kernel_folders, Some(home.as_path())).has_data()
+        };
+        assert!(has_data(&kernel) && !has_data(&home));
         // Nor is a folder above it.
         assert_eq!(root(&kernel, &home.join("unpacked")), kernel);
         // A kernel that lies directly in it has the files below.
@@ -217,6 +233,25 @@ mod tests {
         // A clone ends at its own repository, whatever lies above.
         fs::create_dir(kernel.join(".git")).unwrap();
         assert_eq!(root(&kernel, Path::new("/nonexistent")), kernel);
+    }
+
+    #[test]
+    fn a_task_in_its_own_repository_has_no_sources_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let task = top.join("problems/task");
+        fs::create_dir_all(&task).unwrap();
+        fs::write(top.join("problems/utils.py"), "").unwrap();
+        let check = || {
+            OwnFiles::find_below(&task, &KernelFolders::default(), None)
+                .check_task_file(&task.join("../utils.py"), "files")
+        };
+        check().unwrap();
+        fs::create_dir(task.join(".git")).unwrap();
+        assert!(matches!(check(), Err(KernelError::OutsideProject { .. })));
+        fs::remove_dir(task.join(".git")).unwrap();
+        fs::create_dir(top.join("problems/.git")).unwrap();
+        check().unwrap();
     }
 
     #[test]
