@@ -10,14 +10,17 @@
 //! and the document says so.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::mem;
 
 use regex::{Captures, Regex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::ser::{CharEscape, Formatter, Serializer};
 
 use rgpu_model::profile::Gap;
-use rgpu_model::{Profile, Sidecars};
+use rgpu_model::{Metric, Profile, SharedList, SharedText, Sidecars};
 
 /// The replacement for removed text.
 const REPLACEMENT: &str = "redacted";
@@ -40,7 +43,7 @@ pub enum RedactError {
 pub fn redact(profile: &mut Profile, sidecars: &mut Sidecars) -> Result<(), RedactError> {
     let texts = Texts::collect(profile)?;
     empty_fields(profile, sidecars);
-    *profile = texts.document(profile)?;
+    texts.profile(profile)?;
     if let Some(hotspots) = &mut sidecars.hotspots {
         *hotspots = texts.document(hotspots)?;
     }
@@ -153,24 +156,34 @@ impl Texts {
         })
     }
 
-    /// Searches all texts of a document.
-    fn document<T: Serialize + DeserializeOwned>(&self, document: &T) -> Result<T, RedactError> {
-        let mut value = serde_json::to_value(document)?;
-        self.walk(&mut value);
-        Ok(serde_json::from_value(value)?)
+    /// Searches all texts of a profile. Its launches and regions share paths and names, so these
+    /// are searched once each, and stay shared.
+    fn profile(&self, profile: &mut Profile) -> Result<(), RedactError> {
+        let (mut launches, mut regions) =
+            (mem::take(&mut profile.launches), mem::take(&mut profile.regions));
+        *profile = self.document(profile)?;
+        let mut shared = SharedTexts { texts: self, paths: HashMap::new(), words: HashMap::new() };
+        for launch in &mut launches {
+            let (region, metrics) = (mem::take(&mut launch.region), mem::take(&mut launch.metrics));
+            *launch = self.document(launch)?;
+            launch.region = shared.path(region);
+            launch.metrics = shared.metrics(metrics);
+        }
+        for region in &mut regions {
+            let metrics = mem::take(&mut region.metrics);
+            *region = self.document(region)?;
+            region.metrics = shared.metrics(metrics);
+        }
+        (profile.launches, profile.regions) = (launches, regions);
+        Ok(())
     }
 
-    fn walk(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => {
-                if let Cow::Owned(redacted) = self.text(text) {
-                    *text = redacted;
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.walk(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.walk(field)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
+    /// Searches all texts of a document.
+    fn document<T: Serialize + DeserializeOwned>(&self, document: &T) -> Result<T, RedactError> {
+        let mut json = Vec::new();
+        let formatter = RedactingFormatter { texts: self, is_key: false, text: String::new() };
+        document.serialize(&mut Serializer::with_formatter(&mut json, formatter))?;
+        Ok(serde_json::from_slice(&json)?)
     }
 
     fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
@@ -188,6 +201,101 @@ impl Texts {
             }
         }
         redacted
+    }
+}
+
+/// Texts that many launches and regions share, as they were and as they become.
+struct SharedTexts<'t> {
+    texts: &'t Texts,
+    paths: HashMap<SharedList<String>, SharedList<String>>,
+    words: HashMap<SharedText, SharedText>,
+}
+
+impl SharedTexts<'_> {
+    fn path(&mut self, path: SharedList<String>) -> SharedList<String> {
+        let redact = |path: &SharedList<String>| {
+            path.iter().map(|name| self.texts.text(name).into_owned()).collect()
+        };
+        self.paths.entry(path).or_insert_with_key(redact).clone()
+    }
+
+    fn word(&mut self, word: SharedText) -> SharedText {
+        let redact = |word: &SharedText| self.texts.text(word).into_owned().into();
+        self.words.entry(word).or_insert_with_key(redact).clone()
+    }
+
+    /// The metrics under the same names.
+    fn metrics(
+        &mut self,
+        mut metrics: BTreeMap<SharedText, Metric>,
+    ) -> BTreeMap<SharedText, Metric> {
+        for metric in metrics.values_mut() {
+            metric.unit = self.word(mem::take(&mut metric.unit));
+            metric.from = self.word(mem::take(&mut metric.from));
+            if let rgpu_model::Value::Text(text) = &mut metric.value {
+                *text = self.texts.text(text).into_owned();
+            }
+        }
+        metrics
+    }
+}
+
+/// Writes JSON in which every text but the keys is redacted.
+struct RedactingFormatter<'t> {
+    texts: &'t Texts,
+    /// Whether a key is being written.
+    is_key: bool,
+    /// The current text so far.
+    text: String,
+}
+
+impl Formatter for RedactingFormatter<'_> {
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.is_key = true;
+        if first { Ok(()) } else { out.write_all(b",") }
+    }
+
+    fn end_object_key<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.is_key = false;
+        Ok(())
+    }
+
+    fn begin_string<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.text.clear();
+        Ok(())
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        _: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        self.text.push_str(fragment);
+        Ok(())
+    }
+
+    fn write_char_escape<W: ?Sized + Write>(
+        &mut self,
+        _: &mut W,
+        escape: CharEscape,
+    ) -> io::Result<()> {
+        self.text.push(match escape {
+            CharEscape::Quote => '"',
+            CharEscape::ReverseSolidus => '\\',
+            CharEscape::Solidus => '/',
+            CharEscape::Backspace => '\u{8}',
+            CharEscape::FormFeed => '\u{c}',
+            CharEscape::LineFeed => '\n',
+            CharEscape::CarriageReturn => '\r',
+            CharEscape::Tab => '\t',
+            CharEscape::AsciiControl(byte) => char::from(byte),
+        });
+        Ok(())
+    }
+
+    fn end_string<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        let text = if self.is_key { Cow::from(&self.text) } else { self.texts.text(&self.text) };
+        Ok(serde_json::to_writer(out, &text)?)
     }
 }
 

@@ -19,17 +19,19 @@ pub(super) use args::DisasmArgs;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
 use super::support::app::{App, Status};
-use super::support::{json, missing, overwrite};
+use super::support::{missing, overwrite};
 use args::{Format, Tool, View};
 
 use rgpu_import::gpu_code::ListingColumns;
 use rgpu_model::disasm::{Input, ReadStatus as Ended};
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::json;
 use rgpu_run::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
 use rgpu_run::store::{RunFolder, StoreError, atomic};
 
@@ -185,8 +187,7 @@ fn listings(
             .cause(why)
             .hint("`--out FOLDER` writes them elsewhere"));
     }
-    let mut printed =
-        inputs.into_iter().collect::<serde_json::Result<Vec<PrintedInput>>>().map_err(bug)?;
+    let mut printed = inputs.into_iter().collect::<io::Result<Vec<PrintedInput>>>().map_err(bug)?;
     let all_failed = printed.iter().all(|t| t.input.status == Ended::Failed);
     let none = !args.list && printed.iter().all(|t| t.empty);
     let no_kernel = !args.kernel_name.is_empty() && none;
@@ -427,16 +428,16 @@ impl DocumentFrame {
 }
 
 /// The document's lines for one input.
-fn entry(input: &Input, last: bool) -> serde_json::Result<Vec<u8>> {
+fn entry(input: &Input, last: bool) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(1 << 14);
     text.extend_from_slice(b"    ");
-    json::append(&mut text, input, 2)?;
+    json::write_at(&mut text, input, 2)?;
     text.extend_from_slice(if last { b"\n" } else { b",\n" });
     text.shrink_to_fit();
     Ok(text)
 }
 
-fn bug(cause: serde_json::Error) -> Failure {
+fn bug(cause: io::Error) -> Failure {
     Failure::new(Exit::Bug, "bug", "the summary cannot be written as JSON").cause(cause)
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use super::schema::SchemaName;
-use super::support::json;
+use rgpu_report::json;
 
 /// The schema of a document; `None` if its file is written by hand, because no Rust type describes
 /// it.

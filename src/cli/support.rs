@@ -15,7 +15,6 @@ pub(super) mod followed_run;
 pub(super) mod for_agent;
 pub(super) mod host_text;
 pub(super) mod joined_reports;
-pub(super) mod json;
 pub(super) mod kernel_cells;
 pub(super) mod kernel_folders;
 pub(super) mod log;

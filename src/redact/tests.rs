@@ -86,8 +86,8 @@ fn nothing_of_a_list_of_secrets_survives_in_documents_or_reports() {
     ];
     for report in REPORTS {
         for document in (report.render)(&ReportInput::new(&profile, &sidecars), &Style::default()) {
-            let text = String::from_utf8_lossy(&document.bytes).into_owned();
-            texts.push((format!("{} {}", report.id, document.name), text));
+            let name = format!("{} {}", report.id, document.name);
+            texts.push((name, document.into_text()));
         }
     }
     for (name, text) in &texts {

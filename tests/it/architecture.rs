@@ -50,7 +50,7 @@ const REGISTRIES: &[Registry] = &[
     Registry {
         folder: "src/report/src",
         table: "REPORTS",
-        entry: "fn render(",
+        entry: "fn render",
         others: Some(&[
             "account",
             "blocks",

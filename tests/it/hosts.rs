@@ -190,6 +190,27 @@ async fn a_host_whose_home_and_tmp_cannot_be_written_is_served_from_another_fold
     assert!(!folder.exists());
 }
 
+#[tokio::test]
+async fn a_link_that_takes_a_folders_place_while_the_agent_is_installed_is_not_followed() {
+    let sshd = Sshd::start();
+    let mut spec = sshd.remote();
+    spec.via = bare(&sshd.path(""), None);
+    // What a neighbour can do at that moment to a folder in /var/tmp that is not there yet.
+    let (planted, mine) = (sshd.path("planted"), sshd.path("mine"));
+    fs::create_dir(&mine).unwrap();
+    let mkdir = sshd.path("bare/mkdir");
+    fs::remove_file(&mkdir).unwrap();
+    let plant = format!("[ -e {0} ] || /bin/ln -s {1} {0}", planted.display(), mine.display());
+    script(&mkdir, &format!("#!/bin/sh\n{plant}\nexec /bin/mkdir \"$@\"\n"));
+    spec.agent_folder = Some(planted.display().to_string());
+    for _ in 0..2 {
+        assert_eq!(run(&spec, "echo served").await.stdout, b"served\n");
+    }
+    assert!(planted.is_symlink());
+    assert_eq!(files_in(&mine), Vec::<PathBuf>::new());
+    assert!(!files_in(&sshd.path("bare-home")).is_empty());
+}
+
 #[test]
 fn a_slurm_login_node_is_refused_with_what_to_do() {
     let laptop = Laptop::new();

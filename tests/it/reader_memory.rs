@@ -411,21 +411,30 @@ fn launches_and_ranges(
 #[test]
 fn exports_whose_launches_are_in_many_regions() {
     let one = ["k".to_owned()];
-    let many: Vec<String> = (0..4000).map(|n| format!("k{n}")).collect();
+    let many: Vec<String> = (0..6000).map(|n| format!("k{n}")).collect();
     let open = "0, 1000000, 60, 'r' || c, 0";
     let nested = "c, 1000000 - c, 59, 'r' || c, 0";
+    let long = "c, 1000000 - c, 59, 'r' || c || printf('%1000s', 'x'), 0";
+    let long_names = launches_and_ranges((10_000, "0"), &one, (64, long));
     check(&[
         (
             "open.sqlite",
-            launches_and_ranges((12_000, "0"), &one, (12_000, open)),
+            &launches_and_ranges((12_000, "0"), &one, (12_000, open)),
             "at the same time",
         ),
         (
             "nested.sqlite",
-            launches_and_ranges((4000, "0"), &many, (64, nested)),
+            &launches_and_ranges((6000, "0"), &many, (64, nested)),
             "longest kernels only",
         ),
+        ("long.sqlite", &long_names, "too long"),
     ]);
+    let laptop = Laptop::new();
+    fs::write(laptop.project("long.sqlite"), &long_names).unwrap();
+    for format in [["--format", "html"], ["--format", "csv"], ["--json", "--redact"]] {
+        let words = [&["report", "long.sqlite"], &format[..]].concat();
+        run_within_bound(&laptop, &words, long_names.len());
+    }
 }
 
 /// Work of many processes, and of many GPUs, takes time in proportion to its length.
@@ -437,7 +446,7 @@ fn traces_of_many_processes_and_gpus() {
              \"device\":{n}}}}},"
         )
     };
-    let events: String = (0..100_000).map(event).collect();
+    let events: String = (0..150_000).map(event).collect();
     let trace = format!("{{\"traceEvents\":[{events}{{}}]}}");
     report_within_bound("gpus.json", trace.as_bytes());
     let one = ["k".to_owned()];

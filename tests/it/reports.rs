@@ -318,6 +318,27 @@ fn json_is_one_document_on_stdout_and_no_other_format_goes_with_it() {
 }
 
 #[test]
+fn a_document_that_is_written_in_pieces_keeps_its_characters_and_its_bytes_in_a_file() {
+    let laptop = Laptop::new();
+    let event = |n: usize| {
+        let name = format!("ü{}👍\u{202e}", "ä".repeat(n % 7));
+        let args = serde_json::json!({ "device": 0 });
+        serde_json::json!({ "ph": "X", "cat": "kernel", "name": name, "ts": n, "dur": 1, "args": args })
+    };
+    let events: Vec<_> = (0..2000).map(event).collect();
+    laptop.write("trace.json", &serde_json::json!({ "traceEvents": events }).to_string());
+    let shown = laptop.run("report trace.json --json").stdout;
+    assert!(shown.len() > 3 << 16, "{} bytes fill no piece", shown.len());
+    assert_eq!(status(&laptop.run("report trace.json --format json --out p.json")), 0);
+    let written = std::fs::read(laptop.project("p.json")).unwrap();
+    let shown: Profile = serde_json::from_slice(&shown).unwrap();
+    assert_eq!(shown, serde_json::from_slice(&written).unwrap());
+    assert!(shown.launches.iter().all(|launch| launch.kernel.ends_with("👍\u{202e}")));
+    // The second is an earlier report of the same kind, judged by its first bytes.
+    assert_eq!(status(&laptop.run("report trace.json --format json --out p.json")), 0);
+}
+
+#[test]
 fn a_page_takes_the_place_of_a_page_of_ours_and_of_nothing_else() {
     let laptop = matmul();
     let made = |line: &str| laptop.run(line).status.code();

@@ -248,15 +248,22 @@ pub enum Reference {
     },
 }
 
-/// A C function `int f(const rgpu_case *)` in a shared library. It gets host pointers and returns 0
-/// on success.
+/// A C function `int f(const rgpu_case *)` in a shared library, which gets host pointers and
+/// returns 0 on success; or a function of a Python file, whose parameters are filled by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFunction {
-    /// Path of the `.so`.
+    /// Path of the `.so` or `.py`.
     pub library: String,
-    /// The symbol; `rgpu_reference` unless the spec names another.
+    /// The name; `rgpu_reference` unless the spec names another.
     #[serde(default = "reference_symbol")]
     pub function: String,
+}
+
+impl HostFunction {
+    /// Whether it is a function of a Python file.
+    pub fn is_python(&self) -> bool {
+        self.library.ends_with(".py")
+    }
 }
 
 fn reference_symbol() -> String {

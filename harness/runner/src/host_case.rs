@@ -6,11 +6,12 @@ use crate::compare::count_unwritten_by_reference;
 use crate::fault::{Fault, Result};
 use crate::generate;
 use crate::host_memory::HostBuffer;
-use crate::library::ReferenceLibrary;
+use crate::library::HostReference;
 use crate::poison::Poison;
 use rgpu_case::{Arg, Case, ErrorClass, Role};
 use std::ffi::c_void;
 use std::path::Path;
+use std::time::Instant;
 
 /// A case with filled inputs. The arguments of all groups (of a grouped problem) are in one list,
 /// group by group.
@@ -117,8 +118,18 @@ impl<'a> ReferenceRun<'a> {
         }
     }
 
-    pub(crate) fn call(&mut self, library: &ReferenceLibrary) -> Result<()> {
-        library.run(&self.case)
+    /// Calls the reference. Returns its time in nanoseconds.
+    pub(crate) fn call(&mut self, reference: &HostReference) -> Result<f64> {
+        match reference {
+            HostReference::Library(library) => {
+                let start = Instant::now();
+                library.run(&self.case)?;
+                Ok(start.elapsed().as_nanos() as f64)
+            }
+            HostReference::Python(python) => {
+                python.run(self.host.case, &self.host.args, &mut self.buffers)
+            }
+        }
     }
 
     /// Refuses a reference that left output elements unwritten: a kernel that leaves the same

@@ -5,6 +5,7 @@
 
 use crate::abi::{AbiCase, RawCase};
 use crate::fault::{Fault, Result, loader_text};
+use crate::python_reference::PythonReference;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use rgpu_case::{ErrorClass, HostFunction};
 use std::ffi::{c_int, c_void};
@@ -17,6 +18,21 @@ type RefreshFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 type FinishFn = unsafe extern "C" fn(*mut c_void);
 type DeviceReferenceFn = unsafe extern "C" fn(*const RawCase, *mut c_void) -> c_int;
 
+/// A reference that runs on the CPU.
+pub(crate) enum HostReference {
+    Library(ReferenceLibrary),
+    Python(PythonReference),
+}
+
+impl HostReference {
+    pub(crate) fn open(function: &HostFunction, folder: &Path) -> Result<HostReference> {
+        if function.is_python() {
+            return Ok(HostReference::Python(PythonReference::new(function, folder)));
+        }
+        ReferenceLibrary::open(function, folder).map(HostReference::Library)
+    }
+}
+
 /// A shared library with a reference function.
 pub(crate) struct ReferenceLibrary {
     call: ReferenceFn,
@@ -25,7 +41,7 @@ pub(crate) struct ReferenceLibrary {
 }
 
 impl ReferenceLibrary {
-    pub(crate) fn open(function: &HostFunction, folder: &Path) -> Result<ReferenceLibrary> {
+    fn open(function: &HostFunction, folder: &Path) -> Result<ReferenceLibrary> {
         let library = open(&folder.join(&function.library))?;
         let name = function.function.clone();
         // SAFETY: `rgpu.h` declares this signature for a reference.

@@ -30,6 +30,7 @@ mod library;
 mod nvml;
 mod nvrtc;
 mod poison;
+mod python_reference;
 mod ranges;
 mod report_writer;
 mod sampling;

@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used)]
 
 use rgpu_case::{
-    ErrorClass, GuardKind, LaunchShape, Phase, Reference, Role, RunnerInput, RunnerReport,
-    TimingSource, WarningKind,
+    ErrorClass, GuardKind, HostFunction, LaunchShape, Phase, Reference, Role, RunnerInput,
+    RunnerReport, TimingSource, WarningKind,
 };
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -133,6 +133,48 @@ fn input_text(function: &str) -> String {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The kernel takes a structure and a pointer; the reference is a Python function.
+fn structure_with_python_reference(reference: &str) -> (Output, RunnerReport) {
+    let group = r#"{"sizes":[5],"args":[
+        {"name":"in.a","dtype":"f32","dims":[5],"role":"in","init":{"uniform":{"lo":-1,"hi":1}}},
+        {"name":"in.seven","dtype":"i16","role":"scalar","value":-7},
+        {"name":"in.b","dtype":"f32","dims":[5],"role":"in","init":{"ints":{"lo":0,"hi":9}}},
+        {"name":"in.n","dtype":"i32","role":"scalar","value":5},
+        {"name":"y","dtype":"f32","dims":[5],"role":"out"}]}"#;
+    let bench = Bench::new("takes_structure").change(|input| {
+        input.cases.truncate(1);
+        input.cases[0].groups = vec![serde_json::from_str(group).unwrap()];
+        let function = HostFunction { library: "ref.py".into(), function: "add".into() };
+        input.reference = Some(Reference::HostLibrary(function));
+        input.tolerance.abs = 1e-6;
+    });
+    std::fs::write(bench.path("ref.py"), reference).unwrap();
+    bench.run(&["verify"])
+}
+
+#[test]
+fn members_of_a_structure_are_one_parameter_and_python_checks_them() {
+    let right = "def add(in_a, in_b, n):\n    return [in_a[i] + in_b[i] for i in range(n)]\n";
+    let (output, report) = structure_with_python_reference(right);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let correctness = report.cases[0].correctness.as_ref().unwrap();
+    assert!(correctness.passed && report.cases[0].reference_ns.is_some(), "{correctness:?}");
+    let wrong = right.replace("in_a[i] +", "2 +");
+    let (output, report) = structure_with_python_reference(&wrong);
+    assert!(!output.status.success());
+    assert_eq!(report.error.unwrap().class, ErrorClass::WrongResult);
+    for (text, problem) in [
+        ("def add(x):\n    return x\n", "its parameter `x` is none of `n`, `in_a`"),
+        ("def add(n):\n    return [1, 2]\n", "`y` has 5 elements, and the reference gave 2"),
+        ("def add(n):\n    raise ValueError('odd')\n", "ValueError: odd"),
+    ] {
+        let (_, report) = structure_with_python_reference(text);
+        let error = report.error.unwrap();
+        assert_eq!(error.class, ErrorClass::Reference);
+        assert!(error.text.contains(problem), "{}", error.text);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reads, shows and reports the suite of a run folder.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 
 use super::args::ShowArgs;
 use super::case_runner::THRESHOLD;
@@ -10,7 +11,7 @@ use crate::cli::support::terminal::escape_but_own_colors;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_model::number_form::counted;
 use rgpu_model::suite::SuiteRun;
-use rgpu_report::{escape_line_breaks, suite};
+use rgpu_report::{OneLineRows, suite};
 use rgpu_run::store::{RunFolder, Runs, StoreError};
 use rgpu_work::suite::history;
 
@@ -125,7 +126,10 @@ pub(super) fn show(app: &App, args: &ShowArgs) -> Result<Status> {
         None => print(app, &folder, &run)?,
         Some("json") => app.print_json(&run)?,
         Some("markdown") => app.print(&suite::markdown(&run)),
-        Some("csv") => app.print(&escape_line_breaks(&suite::csv(&run))),
+        Some("csv") => {
+            let table = suite::csv(&run);
+            app.print_pieces(&|out| OneLineRows::new(out).write_all(table.as_bytes()))?;
+        }
         Some("junit") => app.print(&suite::junit(&run)?),
         Some("html") => {
             write_reports(app, &folder, &run)?;

@@ -16,12 +16,13 @@ use super::output::save;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::session::{self, OutputOptions};
-use crate::cli::support::{fetch_consent, json, missing};
+use crate::cli::support::{fetch_consent, missing};
 use rgpu_model::duration::duration;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_plan::kernel::name_of;
 use rgpu_plan::tool::{CUTE, Dsl, DslLayouts, LayoutQuestions};
 use rgpu_remote::RemoteSpec;
+use rgpu_report::json;
 use rgpu_run::run::LayoutsRun;
 use rgpu_run::store::{InputsRecord, RunRecord, digest_file};
 

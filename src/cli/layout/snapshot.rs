@@ -13,8 +13,8 @@ use super::input::{numbers, usage};
 use super::named::{self, NamedLayout};
 use super::output::save;
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::json;
 use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_report::json;
 
 /// `layout snapshot`.
 ///

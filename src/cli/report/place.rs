@@ -8,7 +8,7 @@ use crate::cli::support::desktop::open_on_desktop;
 use crate::cli::support::open_profile::OpenedProfile;
 use crate::cli::support::overwrite;
 use rgpu_model::error::{Exit, Failure, Result};
-use rgpu_report::{Destination, Document, Report, Style, escape_line_breaks};
+use rgpu_report::{Destination, Document, OneLineRows, Report, Style};
 use rgpu_run::store::atomic;
 
 /// Renders `report` and writes it where the user asked. Prints the paths of written files.
@@ -28,16 +28,15 @@ pub(super) fn write_report(
     }
     if args.out.is_none() && !args.open && report.destination == Destination::Stdout {
         let mut documents = (report.render)(&opened.subject(), style).into_iter();
-        let text = match documents.next() {
-            Some(table) if table.name.ends_with(".csv") => escape_line_breaks(&table.into_text()),
-            first => first.map(Document::into_text).unwrap_or_default(),
-        };
+        let Some(first) = documents.next() else { return Ok(()) };
         let rest: Vec<&str> = documents.map(|d| d.name).collect();
         if !rest.is_empty() {
             app.print_note(&format!("`--out FOLDER` writes {} too", rest.join(", ")));
         }
-        app.print(&text);
-        return Ok(());
+        if first.name.ends_with(".csv") {
+            return app.print_pieces(&|out| first.write_to(&mut OneLineRows::new(out)));
+        }
+        return app.print_pieces(&|out| first.write_to(out));
     }
     // A file is not read by this terminal.
     let style = Style { color: false, ..*style };
@@ -45,11 +44,11 @@ pub(super) fn write_report(
     let paths = paths(args, opened, &documents);
     if !args.force {
         for (document, path) in documents.iter().zip(&paths) {
-            overwrite::check(path, &document.bytes)?;
+            overwrite::check(path, &document.head(overwrite::SNIFF_BYTES))?;
         }
     }
     for (document, path) in documents.iter().zip(&paths) {
-        atomic::write(path, &document.bytes).map_err(|e| {
+        atomic::write_with(path, |file| document.write_to(file)).map_err(|e| {
             Failure::new(Exit::Disk, "disk", "the report cannot be written")
                 .file(path.display())
                 .cause(e)
@@ -63,7 +62,7 @@ pub(super) fn write_report(
     }
     match (paths.first(), documents.into_iter().next()) {
         (Some(trace), Some(document)) if args.open && report.id == "perfetto" => {
-            perfetto_ui::show(app, trace, document.bytes)
+            perfetto_ui::show(app, trace, document.into_bytes())
         }
         (Some(main), _) if args.open => {
             open_on_desktop("the written report", &main.display().to_string())

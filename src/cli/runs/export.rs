@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::support::app::{App, Status};
-use super::super::support::open_profile;
+use super::super::support::open_profile::{self, OpenedProfile};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_report::bytes;
 use rgpu_run::store::archive::Archive;
@@ -51,12 +51,6 @@ pub(in crate::cli) struct ExportResult {
     redacted: bool,
 }
 
-/// A file that exists only in the archive.
-struct ArchiveDocument {
-    name: String,
-    bytes: Vec<u8>,
-}
-
 /// Writes a run into an archive.
 pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result<Status> {
     let record = folder.current_record()?;
@@ -66,20 +60,20 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
             record.id, record.id
         ));
     }
-    let documents = if args.redact { Some(redacted_documents(folder)?) } else { None };
+    let redacted = if args.redact { Some(open_redacted(folder)?) } else { None };
+    let mut document_count = 0;
     let suffix = if args.redact { "-redacted" } else { "" };
     let path = args.out.clone().unwrap_or_else(|| format!("{}{suffix}.tar.zst", record.id).into());
     let path = app.cwd.join(path);
     let now_s = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
     let fill = |file: &mut File| -> io::Result<()> {
         let mut archive = Archive::new(file)?;
-        match &documents {
+        match &redacted {
             None => archive.folder(&record.id, folder.path())?,
-            Some(documents) => {
-                for ArchiveDocument { name, bytes } in documents {
-                    archive.document(&format!("{}/{name}", record.id), bytes, now_s)?;
-                }
-            }
+            Some(opened) => each_document(opened, |name, bytes| {
+                document_count += 1;
+                archive.document(&format!("{}/{name}", record.id), &bytes, now_s)
+            })?,
         }
         archive.finish()
     };
@@ -104,22 +98,22 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
         return Ok(0);
     }
     app.print(&format!("{}\n", path.display()));
-    app.print_note(&match documents {
+    app.print_note(&match redacted {
         None => format!(
             "{}; it tells where and by whom it was made (see `--redact`)",
             bytes(size as f64)
         ),
-        Some(documents) => format!(
-            "{}, {} files; logs, the tools' own reports, compiled code and settings are left out",
-            bytes(size as f64),
-            documents.len()
+        Some(_) => format!(
+            "{}, {document_count} files; logs, the tools' own reports, compiled code and settings \
+             are left out",
+            bytes(size as f64)
         ),
     });
     Ok(0)
 }
 
-/// Profile and reports, made again from the redacted documents.
-fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
+/// The redacted profile of a run, with its sidecar documents.
+fn open_redacted(folder: &RunFolder) -> Result<OpenedProfile> {
     if !folder.has("profile.json") {
         return Err(Failure::new(
             Exit::Usage,
@@ -132,30 +126,34 @@ fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
     crate::redact::redact(&mut opened.profile, &mut opened.sidecars).map_err(|e| {
         Failure::new(Exit::Bug, "redact", "the run cannot be redacted").cause_from(&e)
     })?;
-    let mut documents = vec![json("profile.json", &opened.profile)?];
-    if let Some(hotspots) = &opened.sidecars.hotspots {
-        documents.push(json("hotspots.json", hotspots)?);
-    }
-    if let Some(trace) = &opened.sidecars.trace {
-        documents.push(json("trace.json", trace)?);
-    }
-    for report in ["markdown", "html"].into_iter().filter_map(rgpu_report::report) {
-        let rendered = (report.render)(&opened.subject(), &rgpu_report::Style::default());
-        documents.extend(
-            rendered
-                .into_iter()
-                .map(|d| ArchiveDocument { name: d.name.to_owned(), bytes: d.bytes }),
-        );
-    }
-    let regions = rgpu_report::regions::files(&opened.profile).into_iter();
-    documents.extend(regions.map(|f| ArchiveDocument { name: f.path, bytes: f.text.into_bytes() }));
-    Ok(documents)
+    Ok(opened)
 }
 
-fn json(name: &str, document: &impl Serialize) -> Result<ArchiveDocument> {
-    let mut bytes = serde_json::to_vec_pretty(document).map_err(|e| {
-        Failure::new(Exit::Bug, "bug", "a document cannot be written as JSON").cause(e)
-    })?;
-    bytes.push(b'\n');
-    Ok(ArchiveDocument { name: name.to_owned(), bytes })
+/// Makes each document and report of a run in turn, and gives its name and bytes to `add`.
+fn each_document(
+    opened: &OpenedProfile,
+    mut add: impl FnMut(&str, Vec<u8>) -> io::Result<()>,
+) -> io::Result<()> {
+    add("profile.json", json(&opened.profile)?)?;
+    if let Some(hotspots) = &opened.sidecars.hotspots {
+        add("hotspots.json", json(hotspots)?)?;
+    }
+    if let Some(trace) = &opened.sidecars.trace {
+        add("trace.json", json(trace)?)?;
+    }
+    for report in ["markdown", "html"].into_iter().filter_map(rgpu_report::report) {
+        for document in (report.render)(&opened.subject(), &rgpu_report::Style::default()) {
+            add(document.name, document.into_bytes())?;
+        }
+    }
+    for file in rgpu_report::regions::files(&opened.profile) {
+        add(&file.path, file.text.into_bytes())?;
+    }
+    Ok(())
+}
+
+fn json(document: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    rgpu_report::json::write(&mut bytes, document)?;
+    Ok(bytes)
 }

@@ -1,16 +1,18 @@
 //! The context of every command: settings, flags, terminal and folders; printing and failing.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ColorChoice};
 use serde::Serialize;
 
-use super::terminal::{Terminal, escape_controls, write_out, write_stderr};
-use super::{json, open_files, release};
+use super::terminal::{
+    BufferedStdout, Terminal, escape_controls, record_write_error, write_out, write_stderr,
+};
+use super::{open_files, release};
 use rgpu_model::error::{ErrorDocument, Exit, Failure, Result, indent_continuation};
-use rgpu_report::{BAD, DOUBTFUL, KernelNames, Style};
+use rgpu_report::{BAD, DOUBTFUL, KernelNames, Style, json};
 use rgpu_run::config::{Config, Environment};
 use rgpu_run::store::{MadeFolders, RunParent, Runs};
 
@@ -98,11 +100,26 @@ impl App {
 
     /// Prints a value as indented JSON.
     pub(in crate::cli) fn print_json(&self, value: &impl Serialize) -> Result<()> {
-        let text = json::pretty(value).map_err(|e| {
-            Failure::new(Exit::Bug, "bug", "a result cannot be written as JSON").cause(e)
-        })?;
-        self.print(&text);
-        Ok(())
+        self.print_pieces(&|out| json::write(out, value))
+    }
+
+    /// Prints what `fill` writes while it is made: a large document is never in memory as a whole.
+    pub(in crate::cli) fn print_pieces(
+        &self,
+        fill: &dyn Fn(&mut BufferedStdout) -> io::Result<()>,
+    ) -> Result<()> {
+        let mut out = BufferedStdout::default();
+        let written = fill(&mut out).and_then(|()| out.finish());
+        match written {
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                Err(Failure::new(Exit::Bug, "bug", "a result cannot be written as JSON").cause(e))
+            }
+            Err(e) => {
+                record_write_error(&e);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Loads the settings again, after a command has changed them.

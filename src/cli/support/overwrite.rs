@@ -12,7 +12,7 @@ use std::path::Path;
 use rgpu_model::error::{Exit, Failure, Result};
 
 /// Bytes read from an existing file.
-const SNIFF_BYTES: u64 = 4096;
+pub(in crate::cli) const SNIFF_BYTES: usize = 4096;
 
 /// The kind of a file, judged by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ enum FileContent {
 pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
     // A missing file is no loss, and an unreadable one fails when it is written.
     let Some(old) = head(path) else { return Ok(()) };
-    let head = &new[..new.len().min(SNIFF_BYTES as usize)];
+    let head = &new[..new.len().min(SNIFF_BYTES)];
     let is_same = match (content(&old), content(head)) {
         (FileContent::Empty, _) => true,
         // A text does not say who wrote it. One that begins as the new one does is an earlier
@@ -51,8 +51,10 @@ pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
 
 /// The first bytes of a file. `None` if it cannot be read.
 pub(in crate::cli) fn head(path: &Path) -> Option<Vec<u8>> {
-    let mut head = Vec::with_capacity(SNIFF_BYTES as usize);
-    std::fs::File::open(path).and_then(|f| f.take(SNIFF_BYTES).read_to_end(&mut head)).ok()?;
+    let mut head = Vec::with_capacity(SNIFF_BYTES);
+    std::fs::File::open(path)
+        .and_then(|f| f.take(SNIFF_BYTES as u64).read_to_end(&mut head))
+        .ok()?;
     Some(head)
 }
 

@@ -56,7 +56,7 @@ pub(in crate::cli) fn write_result(
             let subject = rgpu_report::ReportInput::new(&profile, &sidecars);
             for report in ["markdown", "html"].into_iter().filter_map(rgpu_report::report) {
                 for document in (report.render)(&subject, &rgpu_report::Style::default()) {
-                    folder.write(document.name, &document.bytes)?;
+                    folder.write(document.name, &document.into_bytes())?;
                 }
             }
             (Some(profile), failure)

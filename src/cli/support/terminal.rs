@@ -112,6 +112,37 @@ impl Write for Stdout {
     }
 }
 
+/// Bytes that [`BufferedStdout`] collects before it writes them.
+const OUT_BUFFER_BYTES: usize = 64 << 10;
+
+/// Collects the small pieces of a document for [`Stdout`], which must get whole characters.
+#[derive(Default)]
+pub(in crate::cli) struct BufferedStdout(Vec<u8>);
+
+impl BufferedStdout {
+    /// Writes what is left.
+    pub(in crate::cli) fn finish(self) -> io::Result<()> {
+        Stdout.write_all(&self.0)
+    }
+}
+
+impl Write for BufferedStdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() >= OUT_BUFFER_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let whole_len = self.0.len() - incomplete_tail_len(&self.0);
+        Stdout.write_all(&self.0[..whole_len])?;
+        self.0.drain(..whole_len);
+        Ok(())
+    }
+}
+
 /// Writes a text to stderr. Everything but rgpu's own colours, where they are shown, is escaped. A
 /// failure is ignored: there is no place left to report it.
 pub(in crate::cli) fn write_stderr(text: &str) {

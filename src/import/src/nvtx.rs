@@ -21,6 +21,7 @@ use super::{
     ImportError, ImportedArtifact, Importer, RejectedReport, Source, TracedActivity, nsys,
 };
 use paired::PairedRanges;
+use rgpu_model::agent_files;
 use rgpu_model::profile::ArtifactKind;
 use rgpu_model::profile::Gap;
 use rows::LogRows;
@@ -97,7 +98,7 @@ fn others(path: &Path) -> Vec<PathBuf> {
 fn begins_like_a_log(path: &Path) -> bool {
     use std::io::Read;
     let mut head = [0; HEAD.len()];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    let read = agent_files::open_named(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head == *HEAD
 }
 

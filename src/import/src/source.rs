@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -118,34 +119,48 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Reads the whole file.
+    /// Reads the whole file. The limit holds for what is read: a pipe has no size, and a file can
+    /// become another one after a look at it.
     pub fn bytes(&self) -> Result<Vec<u8>, ImportError> {
-        self.size()?;
         let mut bytes = Vec::new();
-        agent_files::open_named(self.path)
-            .and_then(|mut file| file.read_to_end(&mut bytes))
+        let file = self.open()?;
+        file.take(self.max_bytes.saturating_add(1))
+            .read_to_end(&mut bytes)
             .map_err(|cause| self.unreadable(cause))?;
+        self.check_size(bytes.len() as u64)?;
         Ok(bytes)
+    }
+
+    /// Opens the file, and checks its size at once.
+    fn open(&self) -> Result<File, ImportError> {
+        let file = agent_files::open_named(self.path);
+        let opened = file.and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (bytes, file) = opened.map_err(|cause| self.unreadable(cause))?;
+        self.check_size(bytes)?;
+        Ok(file)
     }
 
     /// Reads the first bytes, which tell the kind of file.
     pub fn head(&self) -> Result<Vec<u8>, ImportError> {
-        self.size()?;
         let mut head = Vec::new();
-        agent_files::open_named(self.path)
-            .and_then(|file| file.take(SNIFF_BYTES).read_to_end(&mut head))
-            .map_err(|cause| self.unreadable(cause))?;
+        let read = self.open()?.take(SNIFF_BYTES).read_to_end(&mut head);
+        read.map_err(|cause| self.unreadable(cause))?;
         Ok(head)
     }
 
     /// The file's size in bytes, checked against the limit.
     pub fn size(&self) -> Result<u64, ImportError> {
         let bytes = std::fs::metadata(self.path).map_err(|cause| self.unreadable(cause))?.len();
-        if bytes > self.max_bytes {
-            let from = self.from.to_owned();
-            return Err(ImportError::TooLarge { from, bytes, limit: self.max_bytes });
-        }
+        self.check_size(bytes)?;
         Ok(bytes)
+    }
+
+    fn check_size(&self, bytes: u64) -> Result<(), ImportError> {
+        if bytes <= self.max_bytes {
+            return Ok(());
+        }
+        let from = self.from.to_owned();
+        Err(ImportError::TooLarge { from, bytes, limit: self.max_bytes })
     }
 
     /// Wraps a reader's error.
@@ -189,4 +204,21 @@ pub enum ImportError {
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_size_is_read_up_to_the_limit() {
+        // As a pipe, or a file that grows after a look at it.
+        let endless = Path::new("/dev/zero");
+        let source = Source { max_bytes: 1000, ..Source::new(endless, "zero") };
+        let read = source.bytes().map(|bytes| bytes.len());
+        assert!(matches!(read, Err(ImportError::TooLarge { bytes: 1001, limit: 1000, .. })));
+        assert_eq!(source.head().unwrap().len(), 4096);
+        let empty = Source { path: Path::new("/dev/null"), ..source };
+        assert_eq!(empty.bytes().unwrap(), b"");
+    }
 }

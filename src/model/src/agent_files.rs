@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
-use crate::beneath::Folder;
+use crate::beneath::{self, Folder};
 use crate::regular_file;
 
 /// The folders of this process; `None` where no agent started it.
@@ -77,13 +77,17 @@ pub fn open(path: &Path) -> io::Result<File> {
     folders().map_or_else(|| regular_file::open(path), |folders| folders.open(path))
 }
 
-/// Opens a file that the command line names. Without an agent it may also be a pipe.
+/// Opens a file that the command line names. Without an agent it may also be a pipe, and no link is
+/// followed below a held folder of the project ([`beneath::hold`]).
 ///
 /// # Errors
 /// I/O errors; for a command of an agent as [`open`].
 #[expect(clippy::disallowed_methods, reason = "a file that the user named, who may follow links")]
 pub fn open_named(path: &Path) -> io::Result<File> {
-    folders().map_or_else(|| File::open(path), |folders| folders.open(path))
+    match folders() {
+        Some(folders) => folders.open(path),
+        None => beneath::open_held(path).unwrap_or_else(|| File::open(path)),
+    }
 }
 
 /// Reads a regular file of at most `max_bytes`.

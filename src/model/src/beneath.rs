@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
@@ -49,6 +49,44 @@ pub fn link_of(error: &io::Error) -> Option<&Path> {
     error.get_ref()?.downcast_ref().map(|LinkError(path)| path.as_path())
 }
 
+/// Folders of projects that are opened without a link, whatever path leads there.
+static HELD: RwLock<Vec<HeldFolder>> = RwLock::new(Vec::new());
+
+/// A folder of a project, such as `artifacts`.
+#[derive(Debug, PartialEq)]
+struct HeldFolder {
+    project: PathBuf,
+    /// Its path below the project.
+    inner: PathBuf,
+}
+
+/// From here on [`Folder::open`], [`Folder::create`] and [`open_held`] follow no link to the folder
+/// `inner` of this project nor below it: a path that was checked is opened without another look.
+pub fn hold(project: &Path, inner: &Path) {
+    let held = HeldFolder { project: project.to_owned(), inner: inner.to_owned() };
+    let mut all = HELD.write().unwrap_or_else(PoisonError::into_inner);
+    if !all.contains(&held) {
+        all.push(held);
+    }
+}
+
+/// The project of a path to or below one of its held folders, and the path below the project.
+fn held(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let path = std::path::absolute(path).ok()?;
+    let all = HELD.read().unwrap_or_else(PoisonError::into_inner);
+    let found = all.iter().find(|held| path.starts_with(held.project.join(&held.inner)))?;
+    Some((found.project.clone(), path.strip_prefix(&found.project).ok()?.to_owned()))
+}
+
+/// Opens a regular file to read if it is below a held folder; `None` if it is elsewhere.
+///
+/// # Errors
+/// As [`Folder::open_file`].
+pub fn open_held(path: &Path) -> Option<io::Result<File>> {
+    let (project, inner) = held(path)?;
+    Some(Folder::open(&project).and_then(|folder| folder.open_file(inner)))
+}
+
 /// An open folder, from which everything below it is reached. Clones share one handle.
 #[derive(Clone, Debug)]
 pub struct Folder {
@@ -68,11 +106,16 @@ pub struct Entry {
 }
 
 impl Folder {
-    /// Opens a folder that the user named. Links in its path are followed.
+    /// Opens a folder that the user named. Links in its path are followed, unless it is held
+    /// ([`hold`]).
     ///
     /// # Errors
     /// I/O errors; it is no folder.
     pub fn open(path: &Path) -> io::Result<Self> {
+        if let Some((project, inner)) = held(path) {
+            let opened = Self::open(&project)?.folder(inner)?;
+            return Ok(Self { path: path.to_owned(), ..opened });
+        }
         let named = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let handle = rustix::fs::open(named, folder_flags(), Mode::empty())?;
         Ok(Self { handle: Arc::new(handle), path: path.to_owned() })
@@ -80,7 +123,10 @@ impl Folder {
 
     /// As [`Folder::open`]; creates the folder and those above it if needed.
     pub fn create(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
+        match held(path) {
+            Some((project, inner)) => drop(Self::open(&project)?.make_folder(inner)?),
+            None => std::fs::create_dir_all(path)?,
+        }
         Self::open(path)
     }
 
@@ -678,6 +724,31 @@ mod tests {
         let mut text = String::new();
         File::from(file).read_to_string(&mut text).unwrap();
         assert_eq!(text, "text");
+        outside_is_whole(&dir);
+    }
+
+    #[test]
+    fn a_held_folder_is_not_reached_through_a_link_that_took_its_place() {
+        let (dir, _folder) = prepared();
+        let project = dir.path().join("in");
+        let runs = project.join("a/runs");
+        Folder::create(&runs).unwrap().write("one/log", b"x").unwrap();
+        // It was checked. Then a program puts a link in its place.
+        fs::rename(project.join("a"), project.join("old")).unwrap();
+        symlink("../out", project.join("a")).unwrap();
+        let deep = project.join("a/deep");
+        assert!(Folder::open(&deep).is_ok() && open_held(&deep.join("file")).is_none());
+        hold(&project, Path::new("a"));
+        for path in [&deep, &runs, &project.join("./a")] {
+            assert!(link_of(&Folder::open(path).unwrap_err()).is_some(), "{path:?}");
+            assert!(link_of(&Folder::create(path).unwrap_err()).is_some(), "{path:?}");
+        }
+        let file = open_held(&deep.join("file")).unwrap();
+        assert!(link_of(&file.unwrap_err()).is_some());
+        fs::remove_file(project.join("a")).unwrap();
+        assert_eq!(Folder::create(&runs).unwrap().path(), runs);
+        fs::write(runs.join("log"), "text").unwrap();
+        assert!(open_held(&runs.join("log")).unwrap().is_ok());
         outside_is_whole(&dir);
     }
 

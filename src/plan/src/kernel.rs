@@ -9,7 +9,6 @@
 
 mod architecture;
 mod cases;
-mod cuda_scanner;
 mod cuda_source;
 pub mod document;
 mod error;
@@ -21,11 +20,14 @@ mod own_files;
 mod python;
 pub(crate) mod python_tokens;
 mod read;
+mod reference;
 pub mod sizes;
 mod source;
 pub mod sources;
 mod spec;
 mod spec_text;
+
+pub(crate) use reference::usual_tolerance;
 
 pub use architecture::{
     SEVERAL_ARCHITECTURES, check_architecture, is_architecture, list_architectures,

@@ -46,19 +46,28 @@ const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 ///
 /// Containers may lack `getconf` and `ldd`, so glibc itself is run, which prints its version; musl
 /// is known by its loader.
-const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ls /lib/ld-musl-*||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
+const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;if [ -x "$f" ];then LOOKcase $1,$3 in drwx------*,$u)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ls /lib/ld-musl-*||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
+
+/// Looks at the folder `$d` once: `$1` becomes its mode and `$3` its owner, by number. One look
+/// tells all, so nothing can take the place of what was looked at: in `/var/tmp` and `/tmp` only
+/// its owner can remove or rename a folder. A link counts as what it leads to in the home only.
+const LOOK: &str = r#"case $d in "$HOME"/*)o=L;;*)o=;;esac;set -- $(ls -ldn$o "$d");"#;
+
+/// Refuses a folder `$d` that is not this user's alone to write to. `$why` collects the errors.
+const REFUSE: &str = concat!(
+    r#"case $1 in l*)why="$why$d is a link; ";continue;;esac;"#,
+    r#"[ "$3" = "$u" ]||{ why="$why$d belongs to another user; ";continue;};"#,
+    r#"case $1 in d????-??-*);;*)why="$why$d may be written by others; ";continue;;esac;"#,
+);
 
 /// The part of the start command that runs if no folder has the agent: it executes the lines sent.
 const RUN_COMMANDS: &str =
     r#";while IFS= read -r l;do case $l in rgpu-do-1*)eval "${l#rgpu-do-1}";;esac;done"#;
 
-/// The install script, one line, read by the start command. `$why` collects the errors.
+/// The install script, one line, read by the start command.
 const INSTALL: &str = concat!(
     r#"umask 077;why=;for d in FOLDERS;do f=$d/bin/agent-SHA;t=$d/bin/.new.$$;"#,
-    r#"case $d in "$HOME"/*);;*)if [ -h "$d" ];then why="$why$d is a link; ";continue;fi;;esac;"#,
-    r#"mkdir -p "$d/bin" 2>/dev/null||{ why="$why$d cannot be made; ";continue;};"#,
-    r#"[ -O "$d" ]||{ why="$why$d belongs to another user; ";continue;};"#,
-    r#"case $(ls -ldL "$d") in d????-??-*);;*)why="$why$d may be written by others; ";continue;;esac;"#,
+    r#"mkdir -p "$d/bin" 2>/dev/null||{ why="$why$d cannot be made; ";continue;};LOOKREFUSE"#,
     r#"chmod 700 "$d" "$d/bin";"#,
     r#"printf '%s\n' '#!/bin/sh' 'exit 0' 2>/dev/null >"$t"&&chmod 700 "$t"&&"$t" 2>/dev/null||{ rm -f "$t";why="$why$d is full or may not run programs; ";continue;};"#,
     r#"k=$(df -Pk "$d" 2>/dev/null|awk 'NR==2{print $4}');if [ -n "$k" ]&&[ "$k" -lt KILOS ];then rm -f "$t";why="$why$d has $k KiB left; ";continue;fi;"#,
@@ -93,7 +102,7 @@ impl AgentStart {
         let folders = folders(spec)?;
         let needed_kib = program.len() / 1024 + 1024;
         let fill = |script: &str| {
-            script
+            with_looks(script)
                 .replace("SHA", digest.as_str())
                 .replace("ABSENT", ABSENT)
                 .replace("SEND", READY_TO_RECEIVE)
@@ -365,6 +374,11 @@ fn folders(spec: &RemoteSpec) -> Result<String, RemoteError> {
         });
     }
     Ok(format!(r#""{home}{rest}" {defaults}"#))
+}
+
+/// A script with its looks at folders.
+fn with_looks(script: &str) -> String {
+    script.replace("LOOK", LOOK).replace("REFUSE", REFUSE)
 }
 
 /// Quotes a word so that sh, bash, zsh, fish, csh and tcsh all read it the same.

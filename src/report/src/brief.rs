@@ -29,7 +29,7 @@ const MAX_STAGES: usize = 12;
 pub const MIN_BUDGET_BYTES: usize = 256;
 
 /// Renders `brief.txt`, cut to the budget of the style.
-pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document<'static>> {
     let names = style.names.labels(subject.profile);
     vec![Document::new("brief.txt", within(&lines(subject, &names), style.budget))]
 }

@@ -7,71 +7,99 @@
 //!
 //! Line breaks within a cell are in quotes, as readers of CSV expect. On a terminal and in a pipe
 //! they would begin a line that looks like one of rgpu's own, so they are escaped there
-//! ([`escape_line_breaks`]), as other control characters are.
+//! ([`OneLineRows`]), as other control characters are.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use super::{Document, ReportInput, Style};
 use rgpu_model::timeline::KernelSum;
 use rgpu_model::{Launch, Profile, Region, Value};
 
 /// Renders `kernels.csv`, `metrics.csv` and `regions.csv`.
-pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render<'p>(subject: &ReportInput<'p>, _: &Style) -> Vec<Document<'p>> {
     let profile = subject.profile;
     vec![
-        Document::new("kernels.csv", kernels(&profile.kernels, profile.device.as_deref())),
-        Document::new("metrics.csv", metrics(profile.launches.iter())),
-        Document::new("regions.csv", regions(profile)),
+        Document::written("kernels.csv", profile, |profile, out| {
+            kernels(&profile.kernels, profile.device.as_deref(), out)
+        }),
+        Document::written("metrics.csv", profile, |profile, out| {
+            metrics(profile.launches.iter(), out)
+        }),
+        Document::written("regions.csv", profile, regions),
     ]
 }
 
 /// Renders `kernels.csv` of a region: its launches with their metrics, or its kernels if single
 /// launches are not known.
 pub(super) fn of_region(region: &Region, launches: &[&Launch]) -> String {
-    let bytes = match launches {
-        [] => kernels(&region.kernels, None),
-        launches => metrics(launches.iter().copied()),
+    let mut table = Vec::new();
+    // Memory takes all that is written.
+    let _ = match launches {
+        [] => kernels(&region.kernels, None, &mut table),
+        launches => metrics(launches.iter().copied(), &mut table),
     };
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&table).into_owned()
 }
 
-/// A table in CSV for a terminal or a pipe: line breaks within cells become `\u000a` and `\u000d`,
-/// so that each line is a row.
-pub fn escape_line_breaks(table: &str) -> String {
-    let mut escaped = String::with_capacity(table.len());
-    let mut is_quoted = false;
-    for character in table.chars() {
-        match character {
-            '\n' if is_quoted => escaped.push_str("\\u000a"),
-            '\r' if is_quoted => escaped.push_str("\\u000d"),
-            // A quote within a cell is doubled, so it ends a quotation and begins one.
-            '"' => {
-                is_quoted = !is_quoted;
-                escaped.push('"');
-            }
-            other => escaped.push(other),
+/// Writes a table in CSV for a terminal or a pipe: line breaks within cells become `\u000a` and
+/// `\u000d`, so that each line is a row.
+pub struct OneLineRows<'w> {
+    out: &'w mut dyn Write,
+    is_quoted: bool,
+}
+
+impl<'w> OneLineRows<'w> {
+    /// Writes to `out`.
+    pub fn new(out: &'w mut dyn Write) -> Self {
+        Self { out, is_quoted: false }
+    }
+}
+
+impl Write for OneLineRows<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r' | b'"')) {
+            let (rest, escaped): (_, &[u8]) = match piece.split_last() {
+                Some((b'\n', rest)) if self.is_quoted => (rest, b"\\u000a"),
+                Some((b'\r', rest)) if self.is_quoted => (rest, b"\\u000d"),
+                // A quote within a cell is doubled, so it ends a quotation and begins one.
+                Some((b'"', _)) => {
+                    self.is_quoted = !self.is_quoted;
+                    (piece, b"")
+                }
+                _ => (piece, b""),
+            };
+            self.out.write_all(rest)?;
+            self.out.write_all(escaped)?;
         }
+        Ok(bytes.len())
     }
-    escaped
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
-/// A CSV writer into memory, which cannot fail.
-struct CsvBuffer(csv::Writer<Vec<u8>>);
+/// A table that is being written.
+struct Table<'w>(csv::Writer<&'w mut dyn Write>);
 
-impl CsvBuffer {
-    fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Self {
+impl<'w> Table<'w> {
+    fn new<'a>(
+        head: impl IntoIterator<Item = &'a str>,
+        out: &'w mut dyn Write,
+    ) -> io::Result<Self> {
         let terminator = csv::Terminator::CRLF;
-        let mut buffer = Self(csv::WriterBuilder::new().terminator(terminator).from_writer(vec![]));
-        buffer.row(head.into_iter().map(str::to_owned));
-        buffer
+        let mut table = Self(csv::WriterBuilder::new().terminator(terminator).from_writer(out));
+        table.row(head.into_iter().map(str::to_owned))?;
+        Ok(table)
     }
 
-    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let _ = self.0.write_record(cells.into_iter().map(|cell| cell.into_bytes()));
+    fn row(&mut self, cells: impl IntoIterator<Item = String>) -> io::Result<()> {
+        Ok(self.0.write_record(cells.into_iter().map(|cell| cell.into_bytes()))?)
     }
 
-    fn into_bytes(self) -> Vec<u8> {
-        self.0.into_inner().unwrap_or_default()
+    fn finish(mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -88,8 +116,8 @@ fn number(x: Option<impl ToString>) -> String {
     x.map(|x| x.to_string()).unwrap_or_default()
 }
 
-fn kernels(kernels: &[KernelSum], device: Option<&str>) -> Vec<u8> {
-    let mut buffer = CsvBuffer::new([
+fn kernels(kernels: &[KernelSum], device: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+    let head = [
         "kernel",
         "device",
         "launches",
@@ -99,10 +127,11 @@ fn kernels(kernels: &[KernelSum], device: Option<&str>) -> Vec<u8> {
         "max [ns]",
         "share [%]",
         "set-up [ns]",
-    ]);
+    ];
+    let mut table = Table::new(head, out)?;
     let all: u64 = kernels.iter().map(KernelSum::work_ns).sum();
     for k in kernels {
-        buffer.row([
+        table.row([
             text(&k.kernel),
             text(device.unwrap_or_default()),
             k.launches.to_string(),
@@ -112,13 +141,16 @@ fn kernels(kernels: &[KernelSum], device: Option<&str>) -> Vec<u8> {
             k.max_ns.to_string(),
             format!("{:.3}", 100.0 * k.work_ns() as f64 / all.max(1) as f64),
             number(k.set_up_ns),
-        ]);
+        ])?;
     }
-    buffer.into_bytes()
+    table.finish()
 }
 
 /// One row per launch. A metric with two units gets two columns.
-fn metrics<'a>(launches: impl Iterator<Item = &'a Launch> + Clone) -> Vec<u8> {
+fn metrics<'a>(
+    launches: impl Iterator<Item = &'a Launch> + Clone,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut columns: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (id, metric) in launches.clone().flat_map(|l| &l.metrics) {
         columns.insert((id, &metric.unit), 0);
@@ -130,7 +162,8 @@ fn metrics<'a>(launches: impl Iterator<Item = &'a Launch> + Clone) -> Vec<u8> {
         .keys()
         .map(|(id, unit)| if unit.is_empty() { text(id) } else { text(&format!("{id} [{unit}]")) })
         .collect();
-    let mut buffer = CsvBuffer::new(fixed.into_iter().chain(heads.iter().map(String::as_str)));
+    let heads = fixed.into_iter().chain(heads.iter().map(String::as_str));
+    let mut table = Table::new(heads, out)?;
     for launch in launches {
         let mut cells = vec![String::new(); columns.len()];
         for (id, metric) in &launch.metrics {
@@ -142,9 +175,9 @@ fn metrics<'a>(launches: impl Iterator<Item = &'a Launch> + Clone) -> Vec<u8> {
                 };
             }
         }
-        buffer.row(launch_cells(launch).into_iter().chain(cells));
+        table.row(launch_cells(launch).into_iter().chain(cells))?;
     }
-    buffer.into_bytes()
+    table.finish()
 }
 
 fn launch_cells(launch: &Launch) -> [String; 8] {
@@ -166,22 +199,15 @@ fn launch_cells(launch: &Launch) -> [String; 8] {
     ]
 }
 
-fn regions(profile: &Profile) -> Vec<u8> {
-    let mut buffer = CsvBuffer::new([
-        "region",
-        "depth",
-        "kind",
-        "instances",
-        "host [ns]",
-        "GPU [ns]",
-        "launches",
-        "kernels",
-    ]);
+fn regions(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let head =
+        ["region", "depth", "kind", "instances", "host [ns]", "GPU [ns]", "launches", "kernels"];
+    let mut table = Table::new(head, out)?;
     for r in &profile.regions {
         // If the tool did not see a region's work, the cell is empty instead of zero.
         let seen = r.gpu_ns.is_some() || !r.kernels.is_empty();
         let launches: u64 = r.kernels.iter().map(|k| k.launches).sum();
-        buffer.row([
+        table.row([
             text(&r.display()),
             r.path.len().to_string(),
             r.kind.to_string(),
@@ -190,9 +216,9 @@ fn regions(profile: &Profile) -> Vec<u8> {
             number(r.gpu_ns),
             number(seen.then_some(launches)),
             number(seen.then_some(r.kernels.len())),
-        ]);
+        ])?;
     }
-    buffer.into_bytes()
+    table.finish()
 }
 
 #[cfg(test)]
@@ -259,10 +285,19 @@ mod tests {
     fn a_line_break_in_a_name_begins_no_line_on_a_terminal() {
         let name = "k\r\nhelp: run \"curl\"\nerror: x";
         let launch = Launch { kernel: name.to_owned(), ..Launch::default() };
-        let table = String::from_utf8(metrics([&launch].into_iter())).unwrap();
-        let mut reader = csv::Reader::from_reader(table.as_bytes());
+        let mut table = Vec::new();
+        metrics([&launch].into_iter(), &mut table).unwrap();
+        let mut reader = csv::Reader::from_reader(table.as_slice());
         assert_eq!(&reader.records().next().unwrap().unwrap()[1], name);
-        let shown = escape_line_breaks(&table);
+        // However the table is cut into pieces.
+        let shown = |size: usize| {
+            let mut shown = Vec::new();
+            let mut rows = OneLineRows::new(&mut shown);
+            table.chunks(size).for_each(|piece| rows.write_all(piece).unwrap());
+            String::from_utf8(shown).unwrap()
+        };
+        assert_eq!(shown(1), shown(table.len()));
+        let shown = shown(7);
         assert_eq!(shown.lines().count(), 2, "{shown}");
         assert!(shown.ends_with("\r\n"), "{shown}");
         let mut reader = csv::Reader::from_reader(shown.as_bytes());
@@ -274,8 +309,9 @@ mod tests {
     fn every_row_has_as_many_cells_as_the_head() {
         let profile = hostile();
         for document in render(&(&profile).into(), &Style::default()) {
-            let mut reader = csv::Reader::from_reader(document.bytes.as_slice());
-            assert!(reader.records().all(|row| row.is_ok()), "{}", document.name);
+            let (name, table) = (document.name, document.into_text());
+            let mut reader = csv::Reader::from_reader(table.as_bytes());
+            assert!(reader.records().all(|row| row.is_ok()), "{name}");
         }
     }
 }

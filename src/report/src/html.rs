@@ -46,7 +46,7 @@ const SCRIPT: &str = concat!(
 const MAX_PAGE_BYTES: usize = 3_000_000;
 
 /// Renders `report.html`. Long lists are cut for [`MAX_PAGE_BYTES`].
-pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document<'static>> {
     let room = MAX_PAGE_BYTES - SCRIPT.len() - CSS.len() - 16_384;
     let data = fit::json(subject, room).replace('<', "\\u003c");
     let (name, subtitle) = (&subject.profile.kernel.name, subtitle(subject));

@@ -21,7 +21,7 @@ mod finding;
 mod headline;
 mod html;
 mod input;
-mod json;
+pub mod json;
 mod kernel_name;
 mod kernel_sums;
 mod markdown;
@@ -43,7 +43,7 @@ mod text;
 mod text_table;
 
 pub use brief::MIN_BUDGET_BYTES;
-pub use csv::escape_line_breaks;
+pub use csv::OneLineRows;
 pub use document::{Destination, Document};
 pub use finding::{code as finding_code, gain as finding_gain};
 pub use input::ReportInput;
@@ -93,7 +93,7 @@ pub struct Report {
     /// Returns why there is nothing to render; `None` if there is.
     pub lacks: fn(&ReportInput<'_>) -> Option<&'static str>,
     /// Renders at least one document, the main one first.
-    pub render: fn(&ReportInput<'_>, &Style) -> Vec<Document>,
+    pub render: for<'p> fn(&ReportInput<'p>, &Style) -> Vec<Document<'p>>,
 }
 
 /// All formats of `rgpu report --format`.

@@ -15,7 +15,7 @@ use super::{Document, ReportInput, Style};
 use rgpu_model::Profile;
 
 /// `report.md`, `kernels.md`, `operators.md`, `stakeholder_summary.md`.
-pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document<'static>> {
     let view = View::new(subject.profile, style.names, true);
     let documents = [
         ("report.md", report(subject, &view)),

@@ -42,7 +42,7 @@ pub(super) fn lacks(subject: &ReportInput<'_>) -> Option<&'static str> {
 }
 
 /// Renders the trace; it has no tracks if there is no timeline.
-pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document<'static>> {
     let mut file = TraceWriter::default();
     if let Some(trace) = subject.trace {
         file.host(trace, &subject.profile.kernel.name);

@@ -16,6 +16,7 @@ mod sections;
 
 use crate::csv;
 use document::LaunchIndex;
+use rgpu_model::regions::RegionEntry;
 use rgpu_model::{Profile, RegionsDocument};
 
 /// A file of the `regions` folder.
@@ -27,27 +28,42 @@ pub struct RegionFile {
     pub text: String,
 }
 
-/// All files of the folder; empty if the program has no regions and none was requested.
-pub fn files(profile: &Profile) -> Vec<RegionFile> {
-    let Some(document) = document::document(profile) else { return Vec::new() };
-    let mut files = vec![
-        file("report.json", json(&document)),
-        file("report.md", markdown::consolidated(&document)),
-    ];
-    let index = LaunchIndex::new(profile);
-    let header = RegionsDocument { regions: Vec::new(), ..document.clone() };
-    for entry in document.regions.iter().filter(|entry| !entry.folder.is_empty()) {
-        let launches = index.launches_in(&entry.region);
-        let alone = RegionsDocument { regions: vec![entry.clone()], ..header.clone() };
-        let inside = |name: &str, text| file(&format!("{}/{name}", entry.folder), text);
-        files.extend([
-            inside("region.json", json(&alone)),
-            inside("region.md", markdown::region(&document, entry)),
-            inside("kernels.csv", csv::of_region(&entry.region, &launches)),
-            inside("sections.txt", sections::text(entry, &launches)),
-        ]);
+/// All files of the folder, each made when it is asked for; none if the program has no regions and
+/// none was requested.
+pub fn files(profile: &Profile) -> impl Iterator<Item = RegionFile> {
+    document::document(profile).into_iter().flat_map(move |document| {
+        let whole = [
+            file("report.json", json(&document)),
+            file("report.md", markdown::consolidated(&document)),
+        ];
+        let index = LaunchIndex::new(profile);
+        let header = RegionsDocument { regions: Vec::new(), ..document.clone() };
+        whole.into_iter().chain(
+            (0..document.regions.len())
+                .flat_map(move |at| of_region(&document, &header, &document.regions[at], &index)),
+        )
+    })
+}
+
+/// The files of one region; none if it has no folder. `header` is the document without regions.
+fn of_region(
+    document: &RegionsDocument,
+    header: &RegionsDocument,
+    entry: &RegionEntry,
+    index: &LaunchIndex<'_>,
+) -> Vec<RegionFile> {
+    if entry.folder.is_empty() {
+        return Vec::new();
     }
-    files
+    let launches = index.launches_in(&entry.region);
+    let alone = RegionsDocument { regions: vec![entry.clone()], ..header.clone() };
+    let inside = |name: &str, text| file(&format!("{}/{name}", entry.folder), text);
+    vec![
+        inside("region.json", json(&alone)),
+        inside("region.md", markdown::region(document, entry)),
+        inside("kernels.csv", csv::of_region(&entry.region, &launches)),
+        inside("sections.txt", sections::text(entry, &launches)),
+    ]
 }
 
 fn file(name: &str, text: String) -> RegionFile {

@@ -138,27 +138,71 @@ pub(crate) enum ExpectedFailures {
 
 /// Parameter values of a kernel.
 pub(crate) struct KernelArgs {
-    _values: Vec<u64>,
+    _values: Vec<Vec<u64>>,
     _spare: Box<[u64; 512]>,
     pointers: Vec<*mut c_void>,
-    /// Name and size in bytes of each parameter.
-    sizes: Vec<(String, usize)>,
+    parameters: Vec<Parameter>,
+}
+
+/// A parameter of the kernel, as the arguments make it.
+struct Parameter {
+    name: String,
+    bytes: usize,
+    is_structure: bool,
 }
 
 impl KernelArgs {
-    /// Takes (name, size in bytes, little-endian value) for each parameter: a device pointer or a
-    /// scalar.
-    pub(crate) fn new(parameters: Vec<(String, usize, u64)>) -> KernelArgs {
-        let mut values: Vec<u64> = parameters.iter().map(|(_, _, value)| *value).collect();
+    /// Takes (name, size in bytes, little-endian value) for each argument: a device pointer or a
+    /// scalar. Those named `p.x`, `p.y` are the members of the structure `p`, which is one
+    /// parameter.
+    pub(crate) fn new(arguments: Vec<(String, usize, u64)>) -> KernelArgs {
+        let mut parameters: Vec<Parameter> = Vec::new();
+        let mut values: Vec<Vec<u64>> = Vec::new();
+        for (name, bytes, value) in arguments {
+            let Some((structure, _)) = name.split_once('.') else {
+                parameters.push(Parameter { name, bytes, is_structure: false });
+                values.push(vec![value]);
+                continue;
+            };
+            if parameters.last().is_none_or(|last| last.name != structure) {
+                let name = structure.to_owned();
+                parameters.push(Parameter { name, bytes: 0, is_structure: true });
+                values.push(Vec::new());
+            }
+            if let (Some(parameter), Some(words)) = (parameters.last_mut(), values.last_mut()) {
+                parameter.add_member(words, bytes, value);
+            }
+        }
+        // The driver may copy up to 16 bytes more, where a member is aligned so.
+        values.iter_mut().for_each(|words| words.resize(words.len() + 2, 0));
         // As large as the largest kernel parameter, in case the driver copies from it.
         let mut spare = Box::new([0u64; 512]);
-        let first = values.as_mut_ptr();
-        // `add` stays within the vector, whose buffer does not move with the vector.
+        // The buffers do not move with the vectors.
         let mut pointers: Vec<*mut c_void> =
-            (0..values.len()).map(|i| first.wrapping_add(i).cast()).collect();
+            values.iter_mut().map(|words| words.as_mut_ptr().cast()).collect();
         pointers.extend(std::iter::repeat_n(spare.as_mut_ptr().cast(), SPARE_PARAMETERS));
-        let sizes = parameters.into_iter().map(|(name, size, _)| (name, size)).collect();
-        KernelArgs { _values: values, _spare: spare, pointers, sizes }
+        KernelArgs { _values: values, _spare: spare, pointers, parameters }
+    }
+}
+
+impl Parameter {
+    /// Lays out one more member of a structure, of at most 8 bytes, behind the others.
+    fn add_member(&mut self, words: &mut Vec<u64>, bytes: usize, value: u64) {
+        let start = self.bytes.next_multiple_of(bytes.max(1));
+        self.bytes = start + bytes;
+        words.resize(self.bytes.div_ceil(8), 0);
+        // At a multiple of its size it lies in one word.
+        if let Some(word) = words.get_mut(start / 8) {
+            let bits = u64::MAX >> (64 - 8 * bytes.clamp(1, 8));
+            *word |= (value & bits) << (8 * (start % 8));
+        }
+    }
+
+    /// Whether a kernel's parameter of so many bytes can be this one. A structure may be larger
+    /// than its members, by the alignment of a vector type at most.
+    fn has_bytes(&self, taken: usize) -> bool {
+        let most = if self.is_structure { self.bytes + 15 } else { self.bytes };
+        (self.bytes..=most).contains(&taken)
     }
 }
 
@@ -281,7 +325,7 @@ impl Function<'_> {
     ) -> Result<()> {
         let Some(info) = self.gpu.driver.cuFuncGetParamInfo else { return Ok(()) };
         let most = match expected_failures {
-            ExpectedFailures::Forbidden => args.sizes.len(),
+            ExpectedFailures::Forbidden => args.parameters.len(),
             ExpectedFailures::Allowed => usize::MAX,
         };
         let mut takes = Vec::new();
@@ -294,18 +338,19 @@ impl Function<'_> {
             takes.push(size);
         }
         let kernel = &self.name;
-        if takes.len() != args.sizes.len() {
+        if takes.len() != args.parameters.len() {
             return Err(bad_case(format!(
                 "kernel `{kernel}` takes {} parameters, the case has {} arguments",
                 takes.len(),
-                args.sizes.len()
+                args.parameters.len()
             )));
         }
-        for (i, (taken, (name, given))) in takes.iter().zip(&args.sizes).enumerate() {
-            if taken != given {
+        for (i, (taken, given)) in takes.iter().zip(&args.parameters).enumerate() {
+            if !given.has_bytes(*taken) {
                 return Err(bad_case(format!(
-                    "parameter {i} of kernel `{kernel}` has {taken} bytes, but argument `{name}` \
-                     has {given}"
+                    "parameter {i} of kernel `{kernel}` has {taken} bytes, but argument `{}` \
+                     has {}",
+                    given.name, given.bytes
                 )));
             }
         }

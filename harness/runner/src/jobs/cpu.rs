@@ -3,11 +3,10 @@
 use crate::fault::{Fault, Result};
 use crate::host_case::{HostCase, ReferenceRun};
 use crate::input::Input;
-use crate::library::ReferenceLibrary;
+use crate::library::HostReference;
 use crate::report_writer::{ReportWriter, print_progress};
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::{Case, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
-use std::time::Instant;
 
 /// A reference is slow and its timing coarse, so this job takes fewer samples than a GPU job.
 const MIN_ITERS: u32 = 5;
@@ -18,7 +17,7 @@ pub(crate) fn run(input: &Input, report: &ReportWriter) -> Result<()> {
     let (function, cases) = reference(input, report)?;
     let library = {
         let _ranges = report.enter_phase(Phase::Setup, None)?;
-        ReferenceLibrary::open(function, &input.folder)?
+        HostReference::open(function, &input.folder)?
     };
     let plan = TimingPlan {
         min_iters: input.spec.timing.min_iters.min(MIN_ITERS),
@@ -34,7 +33,7 @@ pub(crate) fn run(input: &Input, report: &ReportWriter) -> Result<()> {
 fn run_case(
     input: &Input,
     report: &ReportWriter,
-    library: &ReferenceLibrary,
+    library: &HostReference,
     case: &Case,
     plan: &TimingPlan,
 ) -> Result<()> {
@@ -44,9 +43,7 @@ fn run_case(
     drop(setup);
     {
         let _ranges = report.enter_phase(Phase::Warmup, Some(case))?;
-        let start = Instant::now();
-        run.call(library)?;
-        let ns = start.elapsed().as_nanos() as f64;
+        let ns = run.call(library)?;
         report.update_case(&case.name, |report| report.reference_ns = Some(ns));
         run.check_complete()?;
     }
@@ -54,9 +51,7 @@ fn run_case(
     let mut sampling = Sampling::start(plan);
     while sampling.next_batch_limit() > 0 {
         run.restore();
-        let start = Instant::now();
-        run.call(library)?;
-        sampling.push(&[start.elapsed().as_nanos() as f64], None);
+        sampling.push(&[run.call(library)?], None);
     }
     drop(ranges);
     if let Some(timing) = sampling.finish(TimingSource::Cpu, None, None) {

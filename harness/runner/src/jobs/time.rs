@@ -452,8 +452,8 @@ impl SampledForms<'_, '_> {
             ));
         }
         self.forms[0].session.report.add_gap(format!(
-            "`{name}`: calls differ in their last bits, so timed outputs were not compared beyond \
-             the first batch; other calls agree within the tolerance"
+            "`{name}`: calls differ, at least in their last bits, so timed outputs were not \
+             compared beyond the first batch; other calls agree within the tolerance"
         ));
         self.watches.clear();
         Ok(())

@@ -13,7 +13,7 @@ use crate::cuda::{ExpectedFailures, Function, Module};
 use crate::fault::{Fault, Result};
 use crate::host_case::{HostCase, ReferenceRun};
 use crate::host_memory::HostBuffer;
-use crate::library::{DeviceReferenceLibrary, ReferenceLibrary};
+use crate::library::{DeviceReferenceLibrary, HostReference};
 use crate::poison::Poison;
 use crate::report_writer::print_progress;
 use rgpu_case::{
@@ -24,7 +24,7 @@ use std::time::Instant;
 /// The source of the expected outputs.
 enum ExpectedOutputs<'g> {
     Nothing,
-    Host(ReferenceLibrary),
+    Host(HostReference),
     Device(DeviceReference<'g>),
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     let expected = match (&session.input.spec.reference, reference_on_device(session)?) {
         (_, Some(reference)) => ExpectedOutputs::Device(reference),
         (Some(Reference::HostLibrary(function)), None) => {
-            ExpectedOutputs::Host(ReferenceLibrary::open(function, folder)?)
+            ExpectedOutputs::Host(HostReference::open(function, folder)?)
         }
         _ => {
             session.report.add_gap("the kernel has no reference: its values were not checked");
@@ -172,13 +172,11 @@ fn compare(
 
 fn host_reference(
     session: &Session<'_>,
-    library: &ReferenceLibrary,
+    library: &HostReference,
     host: &HostCase<'_>,
 ) -> Result<Outputs> {
     let mut run = ReferenceRun::new(host)?;
-    let start = Instant::now();
-    run.call(library)?;
-    let ns = start.elapsed().as_nanos() as f64;
+    let ns = run.call(library)?;
     session.report.update_case(&host.case.name, |report| report.reference_ns = Some(ns));
     run.check_complete()?;
     Ok(run.buffers)
@@ -218,14 +216,14 @@ fn check_on_small_cases(
     check: &HostFunction,
     small: &[Case],
 ) -> Result<()> {
-    let check = ReferenceLibrary::open(check, &session.input.folder)?;
+    let check = HostReference::open(check, &session.input.folder)?;
     small.iter().try_for_each(|case| check_reference(session, reference, &check, case))
 }
 
 fn check_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
-    check: &ReferenceLibrary,
+    check: &HostReference,
     case: &Case,
 ) -> Result<()> {
     let host = session.generate_case(case)?;

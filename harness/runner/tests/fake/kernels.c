@@ -29,3 +29,14 @@ KERNEL(sums_in_another_order) { ARGS(); ++calls; for (int i = 0; i < n; ++i) y[i
 KERNEL(wrong_in_a_graph) { ARGS(); for (int i = 0; i < n; ++i) y[i] = a[i] + b[i] + fake_in_graph(); }
 /* Faults unless each launch finds in y what the case filled in. */
 KERNEL(wants_fresh_output) { ARGS(); for (int i = 0; i < n; ++i) { if (y[i] != 1) fake_fault(710); y[i] = 5; } }
+
+/* Takes its arrays in a structure: adds<<<>>>({a, 7, b, n}, y). */
+struct members { float *a; int16_t seven; float *b; int32_t n; };
+const size_t takes_structure_sizes[] = {sizeof(struct members), 8, 0};
+void takes_structure(void **parameters, const unsigned *grid) {
+  struct members *in = parameters[0];
+  float *y = *(float **)parameters[1];
+  (void)grid;
+  if (in->seven != -7) fake_fault(710);
+  for (int i = 0; i < in->n; ++i) y[i] = in->a[i] + in->b[i];
+}

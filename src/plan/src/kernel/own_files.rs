@@ -28,8 +28,11 @@ pub(crate) struct OwnFiles {
     folder: PathBuf,
     /// The folder of its repository or project.
     root: PathBuf,
-    /// Whether a `.git` or `rgpu.toml` says where its repository or project begins.
+    /// Whether a `.git` or `rgpu.toml` says where its repository or project begins, or an agent's
+    /// call.
     is_marked: bool,
+    /// Whether nothing marks a repository or project, so that the root is the kernel's folder.
+    is_unmarked: bool,
     /// Whether `root` is the home folder or one above it.
     is_broad: bool,
 }
@@ -47,12 +50,11 @@ impl OwnFiles {
     fn find_below(folder: &Path, kernel_folders: &KernelFolders, home: Option<&Path>) -> Self {
         let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(real) = start.canonicalize() else {
-            let folder = start.to_owned();
-            return Self { root: folder.clone(), folder, is_marked: false, is_broad: false };
+            let start = start.to_owned();
+            return Self::new(start.clone(), start);
         };
         if let Some(call) = real.ancestors().find(|above| is_folder_of_call(above)) {
-            let root = call.to_owned();
-            return Self { root, folder: real, is_marked: true, is_broad: false };
+            return Self { is_marked: true, ..Self::new(real.clone(), call.to_owned()) };
         }
         let home = home.and_then(|home| home.canonicalize().ok());
         let has_home = |above: &Path| home.as_deref().is_some_and(|home| home.starts_with(above));
@@ -70,12 +72,14 @@ impl OwnFiles {
                 .filter_map(|folder| folder.canonicalize().ok())
                 .find(|folder| real.starts_with(folder) && may_be_root(folder))
         };
-        let root = marked.map(Path::to_owned).or_else(containing).unwrap_or_else(|| real.clone());
+        let found = marked.map(Path::to_owned).or_else(containing);
+        let is_unmarked = found.is_none();
+        let root = found.unwrap_or_else(|| real.clone());
         // An agent has the project alone, also if that lies in a larger repository.
         let is_narrower =
             |project: &PathBuf| project.starts_with(&root) && real.starts_with(project);
         let root = agent_files::project().filter(is_narrower).unwrap_or(root);
-        Self { is_broad: has_home(&root), is_marked, folder: real, root }
+        Self { is_broad: has_home(&root), is_marked, is_unmarked, ..Self::new(real, root) }
     }
 
     /// Refuses a file outside of the root, also if a link leads there, and a private file outside
@@ -107,6 +111,23 @@ impl OwnFiles {
         Ok(())
     }
 
+    /// As [`Self::check`], for a file that a source includes. Of a tree without a repository, as an
+    /// archive unpacks it, a source in one of the two folders above the kernel's, or in a folder
+    /// there, is accepted, too, unless that is the home folder or a folder above it.
+    pub(crate) fn check_include(&self, path: &Path) -> Result<(), KernelError> {
+        self.check(path, None).or_else(|refusal| {
+            let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+            let is_near = |real: &Path| {
+                let beside = real.parent().and_then(Path::parent);
+                self.is_shared(real, real.parent(), home.clone())
+                    || self.is_shared(real, beside, home.clone())
+            };
+            let is_accepted =
+                self.is_unmarked && path.canonicalize().is_ok_and(|real| is_near(&real));
+            if is_accepted { Ok(()) } else { Err(refusal) }
+        })
+    }
+
     /// As [`Self::check`], for a file that a task of a leaderboard names. Such tasks share sources
     /// with their neighbours, and people copy them out of their repository. So for a task that is in
     /// no repository or project, a source that lies directly in one of the two folders above the
@@ -118,7 +139,8 @@ impl OwnFiles {
     ) -> Result<(), KernelError> {
         self.check(path, Some(named_by)).or_else(|refusal| {
             let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
-            let is_shared = path.canonicalize().is_ok_and(|real| self.is_shared(&real, home));
+            let is_shared =
+                path.canonicalize().is_ok_and(|real| self.is_shared(&real, real.parent(), home));
             if is_shared { Ok(()) } else { Err(refusal) }
         })
     }
@@ -129,8 +151,13 @@ impl OwnFiles {
         !self.is_broad
     }
 
-    /// Whether a real path is that of a source in one of the two folders above the kernel's.
-    fn is_shared(&self, real: &Path, home: Option<PathBuf>) -> bool {
+    fn new(folder: PathBuf, root: PathBuf) -> Self {
+        Self { folder, root, is_marked: false, is_unmarked: false, is_broad: false }
+    }
+
+    /// Whether a real path is that of a source, and `shared` one of the two folders above the
+    /// kernel's.
+    fn is_shared(&self, real: &Path, shared: Option<&Path>, home: Option<PathBuf>) -> bool {
         let extension = real.extension().and_then(|extension| extension.to_str());
         let is_source = extension.is_some_and(|extension| SOURCES.contains(&extension));
         let may_be_shared = |folder: &&Path| {
@@ -142,8 +169,9 @@ impl OwnFiles {
             && agent_files::project().is_none()
             && !self.is_marked
             && may_decide(real, &self.folder)
-            && real.file_name().is_some_and(|name| !is_private(Path::new(name)))
-            && above.any(|folder| real.parent() == Some(folder))
+            && shared
+                .is_some_and(|shared| real.strip_prefix(shared).is_ok_and(|path| !is_private(path)))
+            && above.any(|folder| shared == Some(folder))
     }
 }
 
@@ -185,6 +213,32 @@ mod tests {
         assert_eq!(root(&with_outer_folder), top.join("clone/sub"));
         fs::create_dir(top.join("clone/.git")).unwrap();
         assert_eq!(root(&with_outer_folder), top.join("clone"));
+    }
+
+    #[test]
+    fn headers_of_an_unpacked_tree_are_near_its_kernels() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let kernel = top.join("tree/chapter/k");
+        let file = |name: &str| {
+            let path = top.join("tree").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            path
+        };
+        fs::create_dir_all(&kernel).unwrap();
+        let own = OwnFiles::find_below(&kernel, &KernelFolders::default(), None);
+        let accepted = |path: &Path| own.check_include(path).is_ok();
+        for near in ["common/a.h", "a.cuh", "chapter/inc/b.hpp"] {
+            assert!(accepted(&file(near)), "{near}");
+        }
+        for far in ["common/notes.txt", "common/deep/a.h", "../other/a/b.h", ".ssh/a.h"] {
+            assert!(!accepted(&file(far)), "{far}");
+        }
+        // A repository says itself what belongs to it.
+        fs::create_dir(kernel.join(".git")).unwrap();
+        let own = OwnFiles::find_below(&kernel, &KernelFolders::default(), None);
+        assert!(own.check_include(&top.join("tree/common/a.h")).is_err());
     }
 
     #[test]

@@ -3,17 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_case::{Number, Setting, Tolerance};
+use rgpu_case::{Number, Setting};
 
 use super::KernelError;
 use super::document::Item;
-use super::read::{existing_file, identifier, tolerance};
-use super::spec::{ModelSpec, PythonFunction, ReferenceSpec};
-
-/// The default names of the reference: for plain functions, and for kernels whose data a
-/// `generate_input` makes.
-const REFERENCE: &str = "reference";
-const GENERATED_INPUT_REFERENCE: &str = "ref_kernel";
+use super::read::identifier;
+use super::spec::{ModelSpec, PythonFunction};
 
 /// Parses `entry = { python = "softmax", prepare = "build", fresh = true }`.
 pub(super) fn entry(item: &Item<'_>) -> Result<PythonFunction, KernelError> {
@@ -23,35 +18,6 @@ pub(super) fn entry(item: &Item<'_>) -> Result<PythonFunction, KernelError> {
         prepare: table.optional("prepare").map(|item| identifier(&item)).transpose()?,
         fresh: table.optional("fresh").map(|item| item.boolean()).transpose()?.unwrap_or(false),
         ..PythonFunction::default()
-    })
-}
-
-/// Parses `[reference]` of a Python kernel. `source` is the kernel's own source, and
-/// `has_generate_input` says whether its data come from a `generate_input`.
-pub(super) fn reference(
-    item: &Item<'_>,
-    folder: &Path,
-    source: &Path,
-    has_generate_input: bool,
-) -> Result<ReferenceSpec, KernelError> {
-    let table = item.table(&["source", "function", "tolerance"])?;
-    let default = if has_generate_input { GENERATED_INPUT_REFERENCE } else { REFERENCE };
-    Ok(ReferenceSpec {
-        source: match table.optional("source") {
-            Some(item) => existing_file(&item, folder, "reference.source")?,
-            None => source.to_owned(),
-        },
-        function: match table.optional("function") {
-            Some(item) => identifier(&item)?,
-            None => default.to_owned(),
-        },
-        tolerance: match table.optional("tolerance") {
-            Some(item) => tolerance(&item)?,
-            None => Tolerance::default(),
-        },
-        half_tolerance: None,
-        checker: None,
-        device: None,
     })
 }
 
@@ -85,6 +51,16 @@ fn setting(item: &Item<'_>) -> Result<Setting, KernelError> {
             item.error(format!("`{}` must be a text, a number, true or false", item.key))
         }),
     }
+}
+
+/// Functions at the top level, each with the text of its parameter list.
+pub(super) fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.match_indices("def ").filter_map(move |(at, _)| {
+        let starts_line = at == 0 || text.as_bytes().get(at - 1) == Some(&b'\n');
+        let (name, rest) = text[at + 4..].split_once('(')?;
+        let (parameters, _) = rest.split_once(')')?;
+        (starts_line && super::is_identifier(name.trim())).then_some((name.trim(), parameters))
+    })
 }
 
 /// One module that a Python source imports.

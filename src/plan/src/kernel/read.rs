@@ -4,16 +4,15 @@
 
 use std::path::Path;
 
-use rgpu_case::{Dtype, Init, Number, Role, Tolerance};
+use rgpu_case::{Dtype, Init, Number, Role};
 use toml::de::DeTable;
 
 use super::document::{Item, Origin, Table};
 use super::expr::{Expr, Grammar};
 use super::spec::{
-    ArgSpec, DeclaredWork, DeviceReference, EntryPoint, KernelSpec, LaunchSpec, NamedCase,
-    ReferenceSpec, ScalarValue, Sizes,
+    ArgSpec, DeclaredWork, EntryPoint, KernelSpec, LaunchSpec, NamedCase, ScalarValue, Sizes,
 };
-use super::{KernelError, LANGUAGES, MODES, ProfileMode, python};
+use super::{KernelError, LANGUAGES, MODES, ProfileMode, python, reference};
 
 /// The allowed top-level keys.
 pub(super) const KEYS: [&str; 14] = [
@@ -77,10 +76,7 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
         ));
     }
     let reference = match top.optional("reference") {
-        Some(item) => Some(match &entry {
-            EntryPoint::Python(_) => python::reference(&item, &folder, &source, args.is_empty())?,
-            _ => reference(&item, &folder, &entry, &sizes)?,
-        }),
+        Some(item) => Some(reference::read(&item, &folder, &source, &entry, &args, &sizes)?),
         None => None,
     };
     let work = match top.optional("work") {
@@ -117,7 +113,11 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
     Ok(spec)
 }
 
-fn one_of<'a>(item: &Item<'a>, what: &str, names: &[&str]) -> Result<&'a str, KernelError> {
+pub(super) fn one_of<'a>(
+    item: &Item<'a>,
+    what: &str,
+    names: &[&str],
+) -> Result<&'a str, KernelError> {
     let text = item.text()?;
     if names.contains(&text) {
         return Ok(text);
@@ -141,6 +141,17 @@ fn checked_name(item: &Item<'_>) -> Result<String, KernelError> {
             "`{text}` cannot be a kernel's name: letters, digits, `.`, `_` and `-`, at most 80"
         )))
     }
+}
+
+/// The name of an argument: an identifier, or `p.size.x` for a member of a structure `p` that the
+/// kernel takes by value.
+fn arg_name(item: &Item<'_>) -> Result<String, KernelError> {
+    let text = item.text()?;
+    let mut parts = text.split('.');
+    let is_member = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_name = parts.next().is_some_and(super::is_identifier)
+        && parts.all(|part| !part.is_empty() && is_member(part));
+    if is_name { Ok(text.to_owned()) } else { identifier(item) }
 }
 
 pub(super) fn identifier(item: &Item<'_>) -> Result<String, KernelError> {
@@ -186,7 +197,17 @@ pub(super) fn existing_file(
     folder: &Path,
     key: &'static str,
 ) -> Result<std::path::PathBuf, KernelError> {
-    let path = folder.join(item.text()?);
+    file_of(item, item.text()?, folder, key)
+}
+
+/// The file that `text`, a part of an item's text, names.
+pub(super) fn file_of(
+    item: &Item<'_>,
+    text: &str,
+    folder: &Path,
+    key: &'static str,
+) -> Result<std::path::PathBuf, KernelError> {
+    let path = folder.join(text);
     match std::fs::metadata(&path) {
         Ok(found) if found.is_file() => Ok(path),
         Ok(_) => Err(item.error(format!("`{}` is not a file", path.display()))),
@@ -273,14 +294,27 @@ fn args(item: &Item<'_>, vars: &[String]) -> Result<Vec<ArgSpec>, KernelError> {
         if args.iter().any(|other| other.name == arg.name) {
             return Err(item.error(format!("the argument `{}` is given twice", arg.name)));
         }
+        let is_of_same = |other: &&ArgSpec| structure_of(&other.name) == structure_of(&arg.name);
+        if arg.name.contains('.')
+            && args.iter().any(|other| is_of_same(&other))
+            && args.last().is_some_and(|last| !is_of_same(&last))
+        {
+            let structure = structure_of(&arg.name);
+            return Err(item.error(format!("the members of `{structure}` are not side by side")));
+        }
         args.push(arg);
     }
     Ok(args)
 }
 
+/// The parameter that an argument is, or belongs to.
+fn structure_of(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
 fn arg(item: &Item<'_>, vars: &[String]) -> Result<ArgSpec, KernelError> {
     let table = item.table(&["name", "dtype", "shape", "init", "role", "value"])?;
-    let name = identifier(&table.required("name")?)?;
+    let name = arg_name(&table.required("name")?)?;
     let dtype = table.required("dtype")?;
     let dtype: Dtype = one_of(&dtype, "dtype", &Dtype::ALL.map(Dtype::name))?
         .parse()
@@ -408,7 +442,7 @@ fn launch(item: &Item<'_>, vars: &[String]) -> Result<LaunchSpec, KernelError> {
     launch_of(&item.table(&["grid", "block", "cluster", "shared"])?, vars)
 }
 
-fn launch_of(table: &Table<'_>, vars: &[String]) -> Result<LaunchSpec, KernelError> {
+pub(super) fn launch_of(table: &Table<'_>, vars: &[String]) -> Result<LaunchSpec, KernelError> {
     let axes = |item: &Item<'_>| -> Result<Vec<Expr>, KernelError> {
         let axes = exprs(item, vars)?;
         match axes.len() {
@@ -477,112 +511,6 @@ fn row(item: &Item<'_>, vars: &[String]) -> Result<Vec<i64>, KernelError> {
             None => Err(item.error(format!("`{var}` is not given"))),
         })
         .collect()
-}
-
-fn reference(
-    item: &Item<'_>,
-    folder: &Path,
-    entry: &EntryPoint,
-    sizes: &Sizes,
-) -> Result<ReferenceSpec, KernelError> {
-    let table = item.table(&[
-        "source",
-        "function",
-        "tolerance",
-        "device",
-        "grid",
-        "block",
-        "cluster",
-        "shared",
-        "small",
-    ])?;
-    let device = match table.optional("device") {
-        None => {
-            let device_keys = ["grid", "block", "cluster", "shared", "small"];
-            if let Some(item) = device_keys.iter().find_map(|key| table.optional(key)) {
-                return Err(item.error(format!("`{}` belongs to a `reference.device`", item.key)));
-            }
-            None
-        }
-        Some(item) => {
-            let names: Vec<&str> = sizes.cases.iter().map(|case| case.name.as_str()).collect();
-            let list = table.required("small")?;
-            let small: Vec<String> = list
-                .list()?
-                .iter()
-                .map(|item| one_of(item, "case", &names).map(str::to_owned))
-                .collect::<Result<_, _>>()?;
-            if small.is_empty() {
-                return Err(list.error("a reference kernel is checked at one case at least"));
-            }
-            Some(DeviceReference {
-                function: identifier(&item)?,
-                launch: reference_launch(&table, entry, &sizes.vars)?,
-                small,
-            })
-        }
-    };
-    let source = table.required("source")?;
-    let is_python = source.text()?.ends_with(".py");
-    if is_python {
-        return Err(source.error_with(
-            "the reference of a CUDA kernel is a C function, which is compiled on the host",
-            "write it in C (`rgpu kernels header` prints rgpu.h), or give the kernel a Python \
-             function that calls it, with `language = \"python\"`: its reference may use torch \
-             or NumPy"
-                .to_owned(),
-        ));
-    }
-    Ok(ReferenceSpec {
-        source: existing_file(&source, folder, "reference.source")?,
-        function: match table.optional("function") {
-            Some(item) => identifier(&item)?,
-            None => "rgpu_reference".to_owned(),
-        },
-        tolerance: match table.optional("tolerance") {
-            Some(item) => tolerance(&item)?,
-            None => Tolerance::default(),
-        },
-        half_tolerance: None,
-        checker: None,
-        device,
-    })
-}
-
-/// Launch shape of a reference kernel; `None` for a host entry, whose reference does its own
-/// launch.
-fn reference_launch(
-    table: &Table<'_>,
-    entry: &EntryPoint,
-    vars: &[String],
-) -> Result<Option<LaunchSpec>, KernelError> {
-    if matches!(entry, EntryPoint::Device(_)) {
-        return launch_of(table, vars).map(Some);
-    }
-    match ["grid", "block", "cluster", "shared"].iter().find_map(|key| table.optional(key)) {
-        Some(item) => Err(item.error(format!(
-            "with a host entry the reference launches its own kernels: it takes no `{}`",
-            item.key
-        ))),
-        None => Ok(None),
-    }
-}
-
-pub(super) fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {
-    let table = item.table(&["abs", "rel", "mismatch_fraction"])?;
-    let number = |key: &'static str, max: f64| match table.optional(key) {
-        None => Ok(0.0),
-        Some(item) => match item.float()? {
-            value if (0.0..=max).contains(&value) => Ok(value),
-            value => Err(item.error(format!("{value} is not between 0 and {max}"))),
-        },
-    };
-    let tolerance = Tolerance {
-        abs: number("abs", f64::MAX)?,
-        rel: number("rel", f64::MAX)?,
-        mismatch_fraction: number("mismatch_fraction", 1.0)?,
-    };
-    Ok(tolerance)
 }
 
 fn work(item: &Item<'_>, vars: &[String]) -> Result<DeclaredWork, KernelError> {

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-use super::cuda_source::infer::{device_code, instantiation_of};
+use super::cuda_source::infer::{example_instances_of, instantiation_of};
+use super::cuda_source::{device_code, includes_torch};
 use super::error::TASK_FILE;
 use super::own_files::OwnFiles;
 use super::{EntryPoint, KernelError, KernelFolders, KernelSpec, TaskSpec};
@@ -63,15 +64,16 @@ impl KernelSpec {
         let reference =
             self.reference.as_ref().map(|reference| normalize_lexically(&reference.source));
         let extra = self.extra_files.iter().map(|path| (normalize_lexically(path), Some("files")));
-        let mut found: Vec<PathBuf> = Vec::new();
+        // The path that each file has for those that include it, and where it lies.
+        let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut seen: HashSet<PathBuf> = HashSet::new();
         // With the kernel.toml key that names the file; `None` if an include or import does.
-        let mut queue: Vec<(PathBuf, Option<&'static str>)> =
-            vec![(source.clone(), Some("source"))];
-        queue.extend(reference.clone().map(|path| (path, Some("reference.source"))));
-        queue.extend(extra);
-        while let Some((path, named_by)) = queue.pop() {
-            let is_new = seen.len() < MAX_NAMES && seen.insert(path.clone());
+        let mut queue: Vec<(PathBuf, PathBuf, Option<&'static str>)> =
+            vec![(source.clone(), source.clone(), Some("source"))];
+        let named = reference.clone().map(|path| (path, Some("reference.source")));
+        queue.extend(named.into_iter().chain(extra).map(|(path, key)| (path.clone(), path, key)));
+        while let Some((place, path, named_by)) = queue.pop() {
+            let is_new = seen.len() < MAX_NAMES && seen.insert(place.clone());
             if !is_new || found.len() >= MAX_FILES {
                 continue;
             }
@@ -81,8 +83,12 @@ impl KernelSpec {
                 continue;
             }
             // A bare source was named by the user directly, so it may lie anywhere.
-            if self.file.is_some() || path != source {
-                own_files.check(&path, named_by)?;
+            match named_by {
+                Some(key) if self.file.is_some() || path != source => {
+                    own_files.check(&path, Some(key))?;
+                }
+                Some(_) => {}
+                None => own_files.check_include(&path)?,
             }
             let bytes = match agent_files::read(&path, MAX_FILE_BYTES) {
                 Ok(bytes) => bytes,
@@ -93,15 +99,19 @@ impl KernelSpec {
             let text = String::from_utf8_lossy(&bytes);
             if path.extension().is_some_and(|extension| extension == "py") {
                 let modules = super::python::import_candidates(&folder, &text).into_iter();
-                queue.extend(modules.map(|path| (normalize_lexically(&path), None)));
+                let modules = modules.map(|path| normalize_lexically(&path));
+                queue.extend(modules.map(|path| (path.clone(), path, None)));
             } else {
-                queue.extend(
-                    includes(&text).map(|name| (normalize_lexically(&folder.join(name)), None)),
-                );
+                let beside = place.parent().unwrap_or(Path::new("")).to_owned();
+                queue.extend(includes(&text).map(|name| {
+                    let lies = included_file(&folder, name, &self.folder, &own_files);
+                    (normalize_lexically(&beside.join(name)), lies, None)
+                }));
             }
-            found.push(path);
+            found.push((place, path));
         }
-        let root = common_folder(&found);
+        let places: Vec<PathBuf> = found.iter().map(|(place, _)| place.clone()).collect();
+        let root = common_folder(&places);
         let relative = |path: &Path| {
             let rest = path.strip_prefix(&root).unwrap_or(path);
             let parts: Vec<_> = rest
@@ -114,7 +124,7 @@ impl KernelSpec {
             parts.join("/")
         };
         let files: BTreeMap<String, PathBuf> =
-            found.iter().map(|path| (relative(path), path.clone())).collect();
+            found.iter().map(|(place, path)| (relative(place), path.clone())).collect();
         Ok(SourceTree {
             wrapper: self.wrapper(&relative(&source))?,
             source: relative(&source),
@@ -182,15 +192,21 @@ impl KernelSpec {
     fn wrapper(&self, source: &str) -> Result<Option<(String, String)>, KernelError> {
         let EntryPoint::Device(entry) = &self.entry else { return Ok(None) };
         let is_source = self.source.extension().is_some_and(|extension| extension == "cu");
-        let is_instance = entry.contains('<');
         if self.language != "cuda" || self.is_compiled() {
             return Ok(None);
         }
         let bytes = agent_files::read(&self.source, MAX_FILE_BYTES)
             .map_err(KernelError::unreadable(&self.source, None))?;
         let code = String::from_utf8_lossy(&bytes);
-        let device_code = device_code(&self.source, &code).filter(|_| self.flags.is_empty());
-        if is_source && !is_instance && device_code.is_none() {
+        // nvcc then needs no torch to compile the kernels.
+        let device_code =
+            (self.flags.is_empty() && includes_torch(&code)).then(|| device_code(&code).0);
+        let instantiation = if entry.contains('<') {
+            instantiation_of(&self.source, &code, entry)?
+        } else {
+            String::new()
+        };
+        if is_source && instantiation.is_empty() && device_code.is_none() {
             return Ok(None);
         }
         let name = source.rsplit('/').next().unwrap_or(source);
@@ -200,9 +216,7 @@ impl KernelSpec {
             Some(code) => text.push_str(&format!("#line 1 \"../src/{source}\"\n{code}\n")),
             None => text.push_str(&format!("#include \"{name}\"\n")),
         }
-        if is_instance {
-            text.push_str(&instantiation_of(&self.source, &code, entry)?);
-        }
+        text.push_str(&instantiation);
         Ok(Some((format!("{stem}.rgpu.cu"), text)))
     }
 }
@@ -211,7 +225,57 @@ impl KernelSpec {
 /// arguments. Empty if the file cannot be read.
 pub fn example_instances(source: &Path) -> Vec<String> {
     let text = regular_file::read(source, MAX_FILE_BYTES).unwrap_or_default();
-    super::cuda_scanner::example_instances(&String::from_utf8_lossy(&text))
+    example_instances_of(source, &String::from_utf8_lossy(&text))
+}
+
+/// How many folders above the source are searched for common headers.
+const MAX_LEVELS: usize = 6;
+
+/// Where projects keep common headers, relative to the source's folder or one above it.
+const HEADER_FOLDERS: &[&str] = &[
+    "",
+    "include",
+    "inc",
+    "includes",
+    "common",
+    "Common",
+    "common/inc",
+    "common/include",
+    "utils",
+    "util",
+    "helpers",
+    "src",
+];
+
+/// Where a file that one in `folder` includes by a quoted name lies: there, else where
+/// [`header_folder`] finds it for a source in `source_folder`.
+pub(super) fn included_file(
+    folder: &Path,
+    name: &str,
+    source_folder: &Path,
+    own_files: &OwnFiles,
+) -> PathBuf {
+    let beside = normalize_lexically(&folder.join(name));
+    if beside.is_file() {
+        return beside;
+    }
+    let source_folder = std::path::absolute(source_folder).unwrap_or_default();
+    match header_folder(&source_folder, name, own_files) {
+        Some(folder) => normalize_lexically(&folder.join(name)),
+        None => beside,
+    }
+}
+
+/// The folder in which a header of a source in `folder` lies, if no path leads to it: one where
+/// projects keep common headers, beside the source or above it.
+pub(super) fn header_folder(folder: &Path, name: &str, own_files: &OwnFiles) -> Option<PathBuf> {
+    let folders = folder.ancestors().take(MAX_LEVELS);
+    let mut folders =
+        folders.flat_map(|above| HEADER_FOLDERS.iter().map(|inner| above.join(inner)));
+    folders.find(|folder| {
+        let path = normalize_lexically(&folder.join(name));
+        path.is_file() && !is_private(&path) && own_files.check_include(&path).is_ok()
+    })
 }
 
 /// Files and folders with secrets of their users.

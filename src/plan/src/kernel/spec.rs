@@ -175,7 +175,7 @@ pub struct NamedCase {
     pub jobs: Vec<RunnerJob>,
 }
 
-/// `[reference]`: a C function on host memory, or a Python callable beside a Python entry.
+/// `[reference]`: a C function on host memory, or a Python function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReferenceSpec {
     /// The C or Python file.

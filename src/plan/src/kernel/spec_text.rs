@@ -7,6 +7,41 @@ use rgpu_case::{Init, Number, Role, Setting};
 use super::expr::Expr;
 use super::spec::{ArgSpec, EntryPoint, KernelSpec, LaunchSpec, ScalarValue};
 
+impl KernelSpec {
+    /// The launch that was assumed for a bare source, as `--launch` takes it: `_` stands for the
+    /// elements of an array. `None` with a kernel.toml, and for an entry that launches by itself.
+    pub fn assumed_launch(&self) -> Option<String> {
+        let (None, EntryPoint::Device(entry), Some(launch)) =
+            (&self.file, &self.entry, &self.launch)
+        else {
+            return None;
+        };
+        let axes = |axes: &[Expr]| {
+            let texts: Vec<&str> = axes.iter().map(Expr::text).collect();
+            if let [only] = texts.as_slice() {
+                return (*only).to_owned();
+            }
+            format!("({})", texts.join(", "))
+        };
+        let shared = launch.shared.as_ref().map(|bytes| format!(", {}", bytes.text()));
+        let argument = |arg: &ArgSpec| match &arg.value {
+            Some(ScalarValue::Expr(value)) => value.text().to_owned(),
+            Some(ScalarValue::Number(Number::Int(value))) if !arg.dtype.is_float() => {
+                value.to_string()
+            }
+            _ => "_".to_owned(),
+        };
+        let arguments: Vec<String> = self.args.iter().map(argument).collect();
+        Some(format!(
+            "{entry}<<<{}, {}{}>>>({})",
+            axes(&launch.grid),
+            axes(&launch.block),
+            shared.unwrap_or_default(),
+            arguments.join(", ")
+        ))
+    }
+}
+
 /// The kernel.toml of `spec`, with paths relative to its folder. A Python kernel's reference in
 /// its own source is written like any other.
 pub fn toml_text(spec: &KernelSpec) -> String {

@@ -311,12 +311,12 @@ fn a_source_that_leaves_choices_open_is_refused_with_the_reason() {
     insta::assert_snapshot!(
         [
             message(
-                "struct P { int n; float a; };\n__global__ void k(P p, float *x) { x[0] = p.a; }"
+                "struct P { int n; Q q; };\n__global__ void k(P p, float *x) { x[0] = p.n; }"
             ),
             message("__global__ void k(float **rows, int n) { rows[0][0] = n; }"),
             message("template <int MODE> __global__ void k(float *a) { a[MODE] = 0; }"),
             message(
-                "__global__ void k(float *a, int *i) { extern __shared__ float s[]; s[i[0]] = *a; }"
+                "__global__ void k(float *a, int *i) { extern __shared__ float s[]; s[i[0]] = *a; i[0] = 1; }"
             ),
             message("__global__ void k(float *a) {} int main() {}"),
             message("void f() {}"),
@@ -381,7 +381,7 @@ proptest::proptest! {
     fn no_source_brings_the_scanner_down(
         text in "([ -~é\n]|__global__ void k|__launch_bounds__|[(){};,*<>\"'/#]){0,80}",
     ) {
-        cuda_scanner::scan(&text);
+        super::cuda_source::kernel_names(&text);
         let _ = super::cuda_source::infer::infer(Path::new("x.cu"), &text, None);
         let source = format!("__global__ void k(float *x, int n) {{ {text} }}");
         let _ = super::cuda_source::infer::infer(Path::new("x.cu"), &source, Some(&text));

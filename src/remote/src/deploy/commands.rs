@@ -7,7 +7,7 @@ use base64ct::{Base64, Encoding};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{ABSENT, AgentStart, FIND, NO_FOLDER, READY_TO_RECEIVE, any_shell_word};
+use super::{ABSENT, AgentStart, FIND, NO_FOLDER, READY_TO_RECEIVE, any_shell_word, with_looks};
 use crate::RemoteError;
 
 /// Bytes of the compressed program per command. A command is one argument of a shell on the host,
@@ -17,11 +17,8 @@ pub(crate) const PIECE_BYTES: usize = 84 << 10;
 /// Finds the first folder that can hold and run the program, and prints it after
 /// [`READY_TO_RECEIVE`].
 const CHOOSE: &str = concat!(
-    r#"umask 077;why=;for d in FOLDERS;do t=$d/bin/.new.$$;"#,
-    r#"case $d in "$HOME"/*);;*)if [ -h "$d" ];then why="$why$d is a link; ";continue;fi;;esac;"#,
-    r#"mkdir -p "$d/bin" 2>/dev/null||{ why="$why$d cannot be made; ";continue;};"#,
-    r#"[ -O "$d" ]||{ why="$why$d belongs to another user; ";continue;};"#,
-    r#"case $(ls -ldL "$d") in d????-??-*);;*)why="$why$d may be written by others; ";continue;;esac;"#,
+    r#"umask 077;u=$(id -u);why=;for d in FOLDERS;do t=$d/bin/.new.$$;"#,
+    r#"mkdir -p "$d/bin" 2>/dev/null||{ why="$why$d cannot be made; ";continue;};LOOKREFUSE"#,
     r#"chmod 700 "$d" "$d/bin";"#,
     r##"printf "#""!/bin/sh\nexit 0\n" 2>/dev/null >"$t"&&chmod 700 "$t"&&"$t" 2>/dev/null||{ rm -f "$t";why="$why$d is full or may not run programs; ";continue;};rm -f "$t";"##,
     r#"k=$(df -Pk "$d" 2>/dev/null|awk "NR==2{print \$4}");if [ -n "$k" ]&&[ "$k" -lt KILOS ];then why="$why$d has $k KiB left; ";continue;fi;"#,
@@ -59,7 +56,7 @@ impl AgentStart {
     /// input. If no folder has the agent, it prints [`ABSENT`] and then `end`. We choose both
     /// `words` and `end`.
     pub(crate) fn once(&self, words: &str, input: &[u8], end: &str) -> String {
-        let find = FIND
+        let find = with_looks(FIND)
             .replace("SHA", self.digest.as_str())
             .replace("ABSENT", ABSENT)
             .replace("FOLDERS", &self.folders)
@@ -70,7 +67,7 @@ impl AgentStart {
 
     /// The command that chooses the folder for the program.
     pub(crate) fn choose(&self, end: &str) -> String {
-        let script = CHOOSE
+        let script = with_looks(CHOOSE)
             .replace("KILOS", &(self.program.len() / 1024 * 2 + 1024).to_string())
             .replace("NO_FOLDER", NO_FOLDER)
             .replace("SEND", READY_TO_RECEIVE)

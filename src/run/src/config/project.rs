@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::{Config, ConfigValue, LOCAL, Origin};
 use rgpu_analysis::Thresholds;
+use rgpu_model::beneath;
 use rgpu_model::error::{Exit, Failure, Result, nearest, shell_word};
 use rgpu_plan::tool::TOOL_FLAGS_OF_PROJECTS;
 use rgpu_remote::{RemoteSpec, without_secret};
@@ -259,7 +260,11 @@ pub(super) fn check_runs_dir(
         Origin::Project(_) | Origin::Default => false,
     };
     let link = link_below(project, &runs_dir.value);
-    if chosen_by_user || (link.is_none() && is_below(&runs_dir.value, project)) {
+    if chosen_by_user {
+        return Ok(());
+    }
+    if link.is_none() && is_below(&runs_dir.value, project) {
+        hold_runs_dir(project, &runs_dir.value);
         return Ok(());
     }
     let shown = runs_dir.value.display();
@@ -281,6 +286,15 @@ pub(super) fn check_runs_dir(
     Err(failure
         .hint(format!("to keep runs there: export RGPU_RUNS_DIR={}", shell_word(chosen.display())))
         .hint(format!("or an absolute `runs_dir` in {}", user_file.display())))
+}
+
+/// Has the runs and what lies beside them, such as `artifacts/sass`, opened without a link.
+fn hold_runs_dir(project: &Path, runs_dir: &Path) {
+    let Ok(inner) = runs_dir.strip_prefix(project) else { return };
+    let is_plain = inner.components().all(|part| matches!(part, Component::Normal(_)));
+    if let Some(first) = inner.components().next().filter(|_| is_plain) {
+        beneath::hold(project, first.as_ref());
+    }
 }
 
 /// Whether `path` is below `folder` after links are resolved. Parts that do not exist yet count by

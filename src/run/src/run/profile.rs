@@ -23,7 +23,7 @@ use super::required_rung::{below_rung_failure, is_below, misses_rung};
 use super::second_pass;
 use crate::disasm::NvdisasmSearch;
 use rgpu_analysis::Thresholds;
-use rgpu_model::error::{Exit, Failure, Result};
+use rgpu_model::error::{Exit, Failure, Result, shell_word};
 use rgpu_model::profile::Gap;
 use rgpu_model::{Profile, RungId, Sidecars};
 use rgpu_plan::tool::{
@@ -364,6 +364,7 @@ impl ProfileDriver<'_> {
             0 => None,
             _ => builder.nothing_measured_failure(remote),
         });
+        let failure = failure.map(|failure| run.with_assumed_launch(failure, &facts));
         // Without measurements and compiled code there is no profile, only the failure.
         if let Some(failure) =
             failure.as_ref().filter(|f| builder.is_empty() || f.exit == Exit::Cancelled)
@@ -412,7 +413,27 @@ impl ProfileDriver<'_> {
     }
 }
 
+/// Whether a wrong launch could be the cause of a failure.
+fn is_of_launch(failure: &Failure, facts: &HostFacts) -> bool {
+    let others = ["does_not_compile", "reference", "reference_does_not_compile", "wrong_result"];
+    let was_launched = failure.exit == Exit::Kernel && !facts.gpus.is_empty();
+    was_launched && !others.contains(&failure.code.as_str())
+}
+
 impl ProfileRun<'_> {
+    /// Adds to the failure of a bare kernel the launch that was assumed, to be corrected.
+    fn with_assumed_launch(&self, failure: Failure, facts: &HostFacts) -> Failure {
+        let ProfileTarget::Kernel { spec, .. } = &self.request.target else { return failure };
+        match spec.assumed_launch().filter(|_| is_of_launch(&failure, facts)) {
+            Some(launch) => failure.hint(format!(
+                "rgpu assumed this launch; change what is wrong, and write elements for an array's \
+                 `_`: `--launch {}`",
+                shell_word(launch)
+            )),
+            None => failure,
+        }
+    }
+
     /// The failure of a run that compiled its kernel but had no GPU and no reference to run.
     fn compile_only_failure(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
         let ProfileTarget::Kernel { spec, .. } = &self.request.target else { return None };

@@ -2,14 +2,14 @@
 //!
 //! If rgpu is killed, the old or the new file is there, never half of one. [`write_new`] and
 //! [`write_private`] also sync the file before the rename, so that it survives a power failure.
-//! [`write()`], [`write_parts`] and [`write_temporary`] do not: a command can make their files
+//! [`write()`], [`write_with`], [`write_parts`] and [`write_temporary`] do not: a command can make their files
 //! again, or a host has them too. [`rgpu_remote::FetchOutcome`] says for which files the host may
 //! drop its copy.
 
 #![expect(clippy::disallowed_methods, reason = "files of the user's settings, data and cache")]
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, IoSlice, Write};
+use std::io::{self, BufWriter, IoSlice, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
@@ -19,6 +19,21 @@ use std::path::Path;
 /// I/O errors; the temporary file is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_temporary(parent(path)?, bytes)?.rename_to(path)
+}
+
+/// As [`write()`], with what `fill` writes in pieces.
+pub fn write_with(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let folder = parent(path)?;
+    make_folder(folder)?;
+    let mut file = default_mode().tempfile_in(folder)?;
+    let mut out = BufWriter::new(file.as_file_mut());
+    fill(&mut out)?;
+    out.flush()?;
+    drop(out);
+    TemporaryFile(file.into_temp_path()).rename_to(path)
 }
 
 /// As [`write()`], with the concatenation of `parts`.

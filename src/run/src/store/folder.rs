@@ -316,11 +316,16 @@ impl RunFolder {
     /// Writes a value as indented JSON.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), StoreError> {
         let path = self.path().join(name);
-        let mut bytes = serde_json::to_vec_pretty(value)
-            .map_err(io::Error::other)
-            .map_err(io_error("write", &path))?;
-        bytes.push(b'\n');
-        self.files.write(name, &bytes).map_err(io_error("write", &path))
+        let write = || -> io::Result<()> {
+            let (file, new) = self.files.begin(name)?;
+            // A trace can be many times as large as its values.
+            let mut out = io::BufWriter::new(file);
+            serde_json::to_writer_pretty(&mut out, value)?;
+            out.write_all(b"\n")?;
+            out.flush()?;
+            new.finish()
+        };
+        write().map_err(io_error("write", &path))
     }
 
     /// Reads a file of the run.

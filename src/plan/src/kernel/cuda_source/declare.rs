@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::lex::Token;
+use super::lex::{Token, text_of};
 use super::parse::{Parser, TypeNames, is_builtin_type, split_arguments};
-use super::tree::{Expression, Statement, TypeText};
-use super::types::{Field, TypeTable};
+use super::tree::{Expression, MemoryKind, Statement, StatementKind, TypeText, visit_expressions};
+use super::types::{ElementType, Field, Layout, Member, TypeTable, dtype};
 
 /// What a source declares.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,8 @@ pub(in crate::kernel) struct Declared {
     pub(super) device_functions: Vec<Function>,
     pub(super) host_functions: Vec<Function>,
     pub(super) constants: HashMap<Rc<str>, Expression>,
+    /// `extern __shared__` arrays outside of functions.
+    pub(super) shared: Vec<Statement>,
     pub(super) types: TypeTable,
     /// `template __global__ void f<float>(…)`: name and arguments.
     pub(super) instantiations: Vec<(Rc<str>, Vec<Vec<Token>>)>,
@@ -37,8 +39,6 @@ pub(in crate::kernel) struct Function {
     pub(super) launch_bounds: Option<Expression>,
     pub(super) body: Vec<Statement>,
     pub(in crate::kernel) line: u32,
-    /// The first and last line of its definition.
-    pub(super) lines: (u32, u32),
     /// Whether it stands in the source itself, not in an included file.
     pub(super) is_own: bool,
 }
@@ -47,6 +47,7 @@ pub(in crate::kernel) struct Function {
 pub(in crate::kernel) struct TemplateParam {
     pub(in crate::kernel) name: Rc<str>,
     pub(in crate::kernel) is_type: bool,
+    pub(super) is_bool: bool,
     /// Its default argument; empty without one.
     pub(super) default: Vec<Token>,
     /// `typename...`, a template as a parameter, or a constraint that was not understood.
@@ -57,11 +58,128 @@ pub(in crate::kernel) struct TemplateParam {
 pub(in crate::kernel) struct Param {
     pub(in crate::kernel) name: Rc<str>,
     pub(super) kind: TypeText,
-    /// Its extents in brackets, which make it a pointer.
+    /// Whether it has extents in brackets, which make it a pointer.
     pub(super) is_array: bool,
-    /// As written.
-    pub(in crate::kernel) text: String,
+    /// The extents of the rows that it points to, outermost first: those behind the first.
+    pub(super) row: Vec<Expression>,
+    /// As written, without a default.
+    pub(super) tokens: Vec<Token>,
     pub(in crate::kernel) line: u32,
+}
+
+impl Declared {
+    /// Whether a compiler makes code of a kernel: of a template only for an instance that the source
+    /// names.
+    pub(in crate::kernel) fn makes_code(&self) -> bool {
+        self.kernels.iter().any(|kernel| kernel.template.is_empty())
+            || !self.instantiations.is_empty()
+            || self.host_functions.iter().any(Function::has_launch)
+    }
+
+    /// The kernels that the source itself defines; those of its headers if it defines none.
+    pub(in crate::kernel) fn own_kernels(&self) -> Vec<&Function> {
+        let own: Vec<&Function> = self.kernels.iter().filter(|k| k.is_own).collect();
+        if own.is_empty() { self.kernels.iter().collect() } else { own }
+    }
+
+    /// The elements of a parameter's array, or its own; and whether it is an array. `None` for a
+    /// type that is not known, and for an array of pointers.
+    pub(in crate::kernel) fn element_of(&self, param: &Param) -> Option<(ElementType, bool)> {
+        let kind = self.types.resolve(&param.kind);
+        let stars = kind.stars + usize::from(param.is_array);
+        let element = self.types.element(&kind).filter(|_| stars <= 1)?;
+        Some((element, stars == 1))
+    }
+}
+
+impl Param {
+    /// Whether the kernel may not write what it points to.
+    pub(in crate::kernel) fn is_constant(&self) -> bool {
+        self.kind.constant
+    }
+
+    /// As written.
+    pub(in crate::kernel) fn text(&self) -> String {
+        text_of(&self.tokens)
+    }
+}
+
+impl Function {
+    /// The same function with the members of each structure that it takes by value in place of the
+    /// structure: `p.x` of `p`. Gaps between them become members that nothing reads, so that they
+    /// can be laid out one after the other.
+    pub(super) fn with_members(&self, types: &TypeTable) -> Self {
+        let mut params = Vec::new();
+        for param in &self.params {
+            let kind = types.resolve(&param.kind);
+            let by_value = kind.stars == 0 && !param.is_array && !kind.reference;
+            match types.layout(&kind).filter(|_| by_value) {
+                Some(layout) => params.extend(member_params(param, layout)),
+                None => params.push(param.clone()),
+            }
+        }
+        Self { params, ..self.clone() }
+    }
+
+    /// The number in `__launch_bounds__`, if it is written there.
+    pub(in crate::kernel) fn max_threads(&self) -> Option<i64> {
+        match self.launch_bounds {
+            Some(Expression::Number(threads)) => Some(threads),
+            _ => None,
+        }
+    }
+
+    /// Whether its body declares dynamic shared memory.
+    pub(in crate::kernel) fn has_dynamic_shared(&self) -> bool {
+        self.body.iter().any(|statement| {
+            matches!(&statement.kind, StatementKind::Declare(declared)
+                if declared.memory == MemoryKind::DynamicShared)
+        })
+    }
+
+    /// Whether it launches a kernel.
+    pub(super) fn has_launch(&self) -> bool {
+        let mut found = false;
+        visit_expressions(&self.body, &mut |e| found |= matches!(e, Expression::Launch(_)));
+        found
+    }
+}
+
+/// Begins the names of members that stand for gaps.
+pub(super) const GAP: &str = "gap";
+
+fn member_params(param: &Param, layout: Layout) -> Vec<Param> {
+    let member = |path: String, kind| Param {
+        name: format!("{}.{path}", param.name).into(),
+        kind,
+        ..param.clone()
+    };
+    let mut params = Vec::new();
+    let mut end = 0;
+    for Member { path, kind, offset } in layout.members {
+        let bytes =
+            if kind.stars > 0 { Some(8) } else { dtype(&kind.words).and_then(|d| d.bytes_for(1)) };
+        let bytes = bytes.unwrap_or(1);
+        // Where it would lie without the gap.
+        while u64::next_multiple_of(end, bytes) < offset {
+            let unit =
+                [8, 4, 2, 1].into_iter().find(|unit| end % unit == 0 && end + unit <= offset);
+            let unit = unit.unwrap_or(1);
+            let word =
+                ["uint8_t", "uint16_t", "uint32_t", "uint64_t"][unit.trailing_zeros() as usize & 3];
+            let kind = TypeText { words: vec![word.into()], ..TypeText::default() };
+            params.push(member(format!("{GAP}{end}"), kind));
+            end += unit;
+        }
+        params.push(member(path, kind));
+        end = offset + bytes;
+    }
+    if params.is_empty() {
+        // A structure without members takes a byte: `struct Add { … operator() … }`.
+        let kind = TypeText { words: vec!["uint8_t".into()], ..TypeText::default() };
+        params.push(member(format!("{GAP}0"), kind));
+    }
+    params
 }
 
 /// Reads the declarations of a preprocessed source.
@@ -78,6 +196,8 @@ pub(super) fn declared(tokens: &[Token]) -> Declared {
     let mut reader =
         Reader { tokens, at: 0, types, scopes: Vec::new(), declared: Declared::default() };
     reader.read();
+    let is_main = |words: &[Token]| words.iter().map(|token| &*token.text).eq(["int", "main", "("]);
+    reader.declared.has_main = tokens.windows(3).any(is_main);
     reader.declared
 }
 
@@ -241,7 +361,10 @@ impl<'a> Reader<'a> {
         let name = names.next_back().map(|token| token.text.clone());
         let end = self.end_of_brackets(open);
         let body = self.tokens.get(open + 1..end - 1).unwrap_or_default();
-        let fields = self.fields(body);
+        // Of a base's members nothing is known here.
+        let is_derived =
+            self.tokens.get(self.at..open).unwrap_or_default().iter().any(|t| &*t.text == ":");
+        let fields = self.fields(body).filter(|_| !is_derived);
         let after = self.tokens.get(end).filter(|t| &*t.text != ";").map(|t| t.text.clone());
         for name in name.into_iter().chain(after) {
             self.types.0.insert(name.clone());
@@ -299,7 +422,7 @@ impl<'a> Reader<'a> {
                 fields.push(Field { name: declared.name.clone(), kind: declared.kind, count });
             }
         }
-        (!fields.is_empty()).then_some(fields)
+        Some(fields)
     }
 
     /// `template __global__ void name<args>(…);`
@@ -380,12 +503,10 @@ impl<'a> Reader<'a> {
                         at = end;
                     } else {
                         words.extend((head..at).map(|at| self.text_at(at)));
-                        let first_line = self.tokens.get(start).map_or(0, |token| token.line);
                         return self.function(FunctionHead {
                             words,
                             name: before.into(),
                             line: self.tokens.get(at).map_or(0, |token| token.line),
-                            first_line,
                             is_own: self.tokens.get(at).is_some_and(|token| token.file == 0),
                             params: inside,
                             end,
@@ -407,28 +528,60 @@ impl<'a> Reader<'a> {
         next.is_some_and(|next| self.text_at(next) == "{")
     }
 
+    /// `enum Name : type { A = 1, B };`: constants of an integer type.
     fn enumeration(&mut self) {
+        let open = (self.at..self.tokens.len()).find(|at| self.text_at(*at) == "{");
+        let open = open.unwrap_or(self.at);
+        let end = self.end_of_brackets(open);
+        let inside = self.tokens.get(open + 1..end.saturating_sub(1)).unwrap_or_default();
+        let head = self.tokens.get(self.at + 1..open).unwrap_or_default();
+        let mut parts = head.splitn(2, |token| &*token.text == ":");
+        let name = parts.next().and_then(<[Token]>::last).map(|token| token.text.clone());
+        let kind = parts.next().and_then(|kind| Parser::new(kind, &self.types).type_text());
+        let int = || TypeText { words: vec!["int".into()], ..TypeText::default() };
+        if let Some(name) = name.filter(|name| !matches!(&**name, "class" | "struct")) {
+            self.types.0.insert(name.clone());
+            self.declared.types.aliases.insert(name, kind.unwrap_or_else(int));
+        }
+        let mut before = Expression::Number(-1);
+        for words in split_arguments(inside) {
+            let Some((name, rest)) = words.split_first() else { continue };
+            let value = match rest.split_first() {
+                Some((_, value)) => Parser::new(value, &self.types).assignment(),
+                None => {
+                    let one = Box::new(Expression::Number(1));
+                    Expression::Binary("+", Box::new(before), one)
+                }
+            };
+            before = Expression::Name(name.text.clone());
+            self.declared.constants.insert(name.text.clone(), value);
+        }
         self.skip_declaration();
     }
 
-    /// A constant, if the words from `head` to `end` declare one and its value follows.
+    /// Constants, if the words from `head` declare some, and dynamic shared memory.
     fn variable(&mut self, head: usize, end: usize) {
         let words = self.tokens.get(head..end).unwrap_or_default();
         let has = |word: &str| words.iter().any(|token| &*token.text == word);
-        let Some(name) = words.last().filter(|_| has("const") || has("constexpr") || has("static"))
-        else {
-            return;
-        };
-        if has("__constant__") || has("__device__") && !has("constexpr") && !has("const") {
+        let is_shared = has("extern") && has("__shared__");
+        let is_constant = (has("const") || has("constexpr") || has("static"))
+            && !has("__constant__")
+            && (!has("__device__") || has("constexpr") || has("const"));
+        if !is_shared && !is_constant {
             return;
         }
         let stop = (end..self.tokens.len()).find(|at| self.text_at(*at) == ";");
-        let inside = self.tokens.get(end + 1..stop.unwrap_or(end)).unwrap_or_default();
-        if self.text_at(end) == ";" {
-            return;
+        let whole = self.tokens.get(head..=stop.unwrap_or(end)).unwrap_or_default();
+        for statement in Parser::new(whole, &self.types).statements() {
+            if is_shared {
+                self.declared.shared.push(statement);
+            } else if let StatementKind::Declare(declared) = statement.kind
+                && declared.extents.is_empty()
+                && let Some(value) = declared.init.or(declared.constructor.into_iter().next())
+            {
+                self.declared.constants.insert(declared.name, value);
+            }
         }
-        let value = Parser::new(inside, &self.types).expression();
-        self.declared.constants.insert(name.text.clone(), value);
     }
 
     fn end_of_template(&self, open: usize) -> Option<usize> {
@@ -462,9 +615,6 @@ impl<'a> Reader<'a> {
 
     fn function(&mut self, head: FunctionHead<'_>) {
         let is_kernel = head.words.contains(&"__global__");
-        if &*head.name == "main" {
-            self.declared.has_main = true;
-        }
         if &*head.name == "rgpu_launch" {
             self.declared.has_host_entry = true;
         }
@@ -501,10 +651,6 @@ impl<'a> Reader<'a> {
             launch_bounds: head.launch_bounds,
             body: Parser::new(body, &types).statements(),
             line: head.line,
-            lines: (
-                head.first_line,
-                self.tokens.get(end.saturating_sub(1)).map_or(head.line, |token| token.line),
-            ),
             is_own: head.is_own,
         };
         let is_device = head.words.contains(&"__device__") || head.words.contains(&"constexpr");
@@ -538,7 +684,6 @@ struct FunctionHead<'a> {
     words: Vec<&'a str>,
     name: Rc<str>,
     line: u32,
-    first_line: u32,
     is_own: bool,
     params: &'a [Token],
     /// The index after its parameters.
@@ -563,9 +708,19 @@ fn template_param(tokens: &[Token], at: usize) -> TemplateParam {
             .filter(|name| first_is_name && !is_builtin_type(name))
             .unwrap_or_else(|| format!("unnamed{at}").into()),
         is_type,
+        is_bool: has("bool"),
         default: default.unwrap_or_default().to_vec(),
         is_unusual: has("...") || has("template") || has("<"),
     }
+}
+
+/// The expressions in `[8][16]`.
+fn extents_of(tokens: &[Token], types: &TypeNames) -> Vec<Expression> {
+    let parts = tokens.split(|token| &*token.text == "]");
+    let inside = parts.filter_map(|part| {
+        part.split_first().filter(|(open, _)| &*open.text == "[").map(|(_, inside)| inside)
+    });
+    inside.map(|part| Parser::new(part, types).expression()).collect()
 }
 
 fn param(tokens: &[Token], at: usize, types: &TypeNames) -> Option<Param> {
@@ -578,10 +733,21 @@ fn param(tokens: &[Token], at: usize, types: &TypeNames) -> Option<Param> {
     }
     let bracket = words.iter().position(|token| &*token.text == "[");
     let is_array = bracket.is_some();
-    let head = words.get(..bracket.unwrap_or(words.len()))?;
+    let (head, extents) = words.split_at_checked(bracket.unwrap_or(words.len()))?;
+    // `float (*rows)[16]` has the extents of a row alone.
+    let is_row_pointer = is_array && head.last().is_some_and(|token| &*token.text == ")");
+    let mut row = extents_of(extents, types);
+    if !is_row_pointer && !row.is_empty() {
+        row.remove(0);
+    }
     let skipped = ["__restrict__", "restrict", "__restrict", "__grid_constant__"];
-    let head: Vec<Token> =
-        head.iter().filter(|token| !skipped.contains(&&*token.text)).cloned().collect();
+    let is_bracket = |token: &&Token| matches!(&*token.text, "(" | ")" | "*");
+    let head: Vec<Token> = head
+        .iter()
+        .filter(|token| !skipped.contains(&&*token.text))
+        .filter(|token| !is_row_pointer || !is_bracket(token))
+        .cloned()
+        .collect();
     let is_name = |token: &&Token| {
         let first = token.text.chars().next().unwrap_or(' ');
         (first.is_alphabetic() || first == '_') && !is_builtin_type(&token.text)
@@ -594,12 +760,12 @@ fn param(tokens: &[Token], at: usize, types: &TypeNames) -> Option<Param> {
     };
     let mut parser = Parser::new(kind_tokens, types);
     let kind = parser.type_text().unwrap_or_default();
-    let text: Vec<&str> = words.iter().map(|token| &*token.text).collect();
     Some(Param {
         name: name.map_or_else(|| format!("arg{at}").into(), |token| token.text.clone()),
         kind,
         is_array,
-        text: text.join(" "),
+        row,
+        tokens: words.to_vec(),
         line: words.first().map_or(0, |token| token.line),
     })
 }

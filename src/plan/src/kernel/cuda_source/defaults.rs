@@ -20,6 +20,8 @@ pub(super) fn small_size(name: &str) -> Option<i64> {
     Some(match () {
         () if has("offset") || has("start") || has("begin") || is(&["seed", "shift", "rank"]) => 0,
         () if has("pad") => 1,
+        // Streaming multiprocessors of an H200.
+        () if has("num_sm") || has("sm_count") || has("multiproc") || is(&["sms", "numsms"]) => 132,
         () if has("dilation") || is(&["groups", "num_groups", "ndim"]) => 1,
         () if has("stride") && !has("_row") && !has("batch") => 1,
         () if has("radius") || has("kernel") || has("filter") || is(&["ks", "kh", "kw", "r"]) => 3,
@@ -37,8 +39,8 @@ pub(super) fn small_size(name: &str) -> Option<i64> {
 
 /// The value of the sizes that no name explains.
 ///
-/// `degree` is the largest number of such sizes that are multiplied in an extent, and `is_nested`
-/// tells that each thread goes over a size as well.
+/// `degree` is the largest number of sizes that are multiplied with this one in an extent, itself
+/// included, and `is_nested` tells that each thread goes over a size as well.
 pub(super) fn usual_size(degree: usize, is_nested: bool) -> i64 {
     match (degree, is_nested) {
         (0 | 1, false) => FLAT_ELEMENTS,
@@ -94,7 +96,7 @@ pub(super) fn fit(spec: &mut KernelSpec, free: &[String]) -> Result<(), String> 
 
 /// The value of a floating-point scalar.
 pub(super) fn usual_number(name: &str) -> Number {
-    let lower = name.to_ascii_lowercase();
+    let lower = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
     let is_epsilon = lower.starts_with("eps") || lower == "epsilon";
     Number::Float(if is_epsilon { 1e-5 } else { 1.0 })
 }

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::declare::{Declared, Function};
-use super::infer::bind_params;
+use super::infer::{bind_params, size_name};
 use super::instance::Instance;
 use super::machine::{Machine, Value};
 use super::polynomial::Polynomial;
@@ -93,6 +93,7 @@ pub(super) fn guess_launch(
         let blocks = Range::exact(Polynomial::variable(&format!("@g{axis}")));
         machine.set_range(&format!("gridDim.{axis}"), blocks);
     }
+    machine.run(&declared.shared);
     machine.run(&kernel.body);
     let params = integer_params(&machine, kernel);
     let mut grid = [1, 1, 1].map(Polynomial::number);
@@ -114,10 +115,10 @@ pub(super) fn guess_launch(
 fn integer_params(machine: &Machine<'_>, kernel: &Function) -> Vec<String> {
     let is_size = |name: &str| {
         matches!(machine.variables.get(name), Some(Value::Int(range))
-            if range.as_exact().and_then(|value| value.as_variable()) == Some(name))
+            if range.as_exact().and_then(|value| value.as_variable()) == Some(&size_name(name)))
     };
     let names = kernel.params.iter().map(|param| param.name.to_string());
-    names.filter(|name| is_size(name)).collect()
+    names.filter(|name| is_size(name)).map(|name| size_name(&name)).collect()
 }
 
 /// The blocks along an axis that a comparison `index < bound` asks for.
@@ -221,6 +222,13 @@ fn block(
         usual = [side.map_or(16, |side| limit / side), side.unwrap_or(16), 1];
         origin = "its launch bounds";
     }
+    if known.iter().all(Option::is_none)
+        && limit.is_none()
+        && divides_by_warps(kernel, &mut machine)
+    {
+        usual = [128, 4, 1];
+        origin = "four warps side by side, since it counts in warps";
+    }
     let known_side = known.iter().flatten().next().copied();
     let mut block = [1; 3];
     for (at, slot) in block.iter_mut().enumerate() {
@@ -237,6 +245,19 @@ fn block(
         return Err(format!("a block of {threads} threads, where at most 1024 are possible"));
     }
     Ok((block, if origin.is_empty() { "usual" } else { origin }.to_owned()))
+}
+
+/// Whether a kernel divides an index along x by the threads of a warp.
+fn divides_by_warps(kernel: &Function, machine: &mut Machine<'_>) -> bool {
+    let mut divisors: Vec<&Expression> = Vec::new();
+    visit_expressions(&kernel.body, &mut |expression| {
+        if let Expression::Binary("/", left, right) = expression
+            && left.text().contains("threadIdx.x")
+        {
+            divisors.push(right);
+        }
+    });
+    divisors.into_iter().any(|divisor| machine.number_of(divisor) == Some(32))
 }
 
 /// The threads of a flat block that is a square tile: `threadIdx.x / 32` and `threadIdx.x % 32`,

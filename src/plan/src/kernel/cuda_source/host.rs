@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::declare::{Declared, Function};
+use super::infer::size_name;
 use super::machine::{Machine, MetLaunch, Pointer, Value};
 use super::polynomial::Polynomial;
 use super::range::Range;
@@ -62,16 +63,21 @@ fn run(
     let mut machine = Machine::new(declared, types);
     machine.unknown_is_size = true;
     machine.size_names = size_names;
-    for param in &function.params {
+    for param in &function.with_members(&declared.types).params {
         machine.kinds.insert(param.name.clone(), param.kind.clone());
         let element = machine.types.element(&param.kind);
         let value = if param.kind.stars > 0 || param.is_array {
             let bytes = element.and_then(|element| element.bytes());
-            Value::Pointer(Pointer { memory: None, offset: Range::default(), element: bytes })
+            Value::Pointer(Pointer {
+                memory: None,
+                offset: Range::default(),
+                element: bytes,
+                row: Vec::new(),
+            })
         } else {
             match element.and_then(|element| element.scalar()) {
                 Some(dtype) if !dtype.is_float() && dtype != Dtype::Bool => {
-                    Value::Int(Range::exact(Polynomial::variable(&param.name)))
+                    Value::Int(Range::exact(Polynomial::variable(&size_name(&param.name))))
                 }
                 _ => Value::Unknown,
             }

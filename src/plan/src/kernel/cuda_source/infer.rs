@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use rgpu_case::{Dtype, Init, Number, Role};
+use rgpu_case::Dtype;
 
-use super::declare::{Declared, Function, Param};
-use super::defaults::{KnownSizes, fit, small_size, usual_number, usual_size};
+use super::declare::{Declared, Function, GAP};
+use super::defaults::KnownSizes;
 use super::guess::{AXES, UsedAxes, guess_launch};
 use super::host::{self, HostLaunch, launch_numbers};
 use super::instance::{Instance, instance, instances, usual_instance};
@@ -20,30 +20,23 @@ use super::machine::{Machine, Memory, Pointer, Value};
 use super::parse::{Parser, TypeNames, split_arguments};
 use super::polynomial::Polynomial;
 use super::range::Range;
+use super::spec_builder::SpecBuilder;
 use super::tree::{Expression, LaunchExpression};
-use super::types::ElementType;
-use crate::kernel::expr::{Expr, Grammar};
-use crate::kernel::{
-    ArgSpec, DeclaredWork, EntryPoint, FoundKernel, KernelError, KernelSpec, LaunchSpec, NamedCase,
-    ScalarValue, Sizes, name_of,
-};
-
-/// The value of an integer that is part of no extent and not of the launch.
-const UNPLACED_SIZE: i64 = 64;
+use crate::kernel::{FoundKernel, KernelError};
 
 /// The largest random integer in an array.
-const MAX_RANDOM: i64 = 100;
+pub(super) const MAX_RANDOM: i64 = 100;
 
 /// Why no spec can be made, and the next step.
-struct Problem {
+pub(super) struct Problem {
     /// The line of the source, or 0.
-    line: u32,
-    text: String,
-    hint: Option<String>,
+    pub(super) line: u32,
+    pub(super) text: String,
+    pub(super) hint: Option<String>,
 }
 
 impl Problem {
-    fn at(line: u32, text: impl Into<String>) -> Self {
+    pub(super) fn at(line: u32, text: impl Into<String>) -> Self {
         Self { line, text: text.into(), hint: None }
     }
 }
@@ -70,7 +63,7 @@ pub(in crate::kernel) fn infer(
 }
 
 /// The lines that instantiate the kernel `entry`, such as `matmul<float, 16>`, of a source with this
-/// text.
+/// text; empty if the source does it.
 ///
 /// # Errors
 /// [`KernelError::NotInferred`] if the source has no such template.
@@ -90,34 +83,29 @@ pub(in crate::kernel) fn instantiation_of(
         let instance = instance(&declared, kernel, &asked.template, None).map_err(|missing| {
             Problem::at(kernel.line, format!("`{entry}` does not say what `{missing}` is"))
         })?;
-        Ok(super::instance::instantiation(kernel, &instance))
+        // The compiler takes each once.
+        let mut written = declared.instantiations.iter().filter(|(name, _)| *name == kernel.name);
+        let is_written = written.any(|(_, given)| {
+            super::instance::instance(&declared, kernel, given, None)
+                .is_ok_and(|other| other.arguments == instance.arguments)
+        });
+        let line = || super::instance::instantiation(kernel, &instance);
+        Ok(if is_written { String::new() } else { line() })
     });
     lines.map_err(|problem| not_inferred(file, problem))
 }
 
-/// The source without its host functions, and without headers of torch, line by line; `None` if it
-/// includes no such header. nvcc then needs no torch to compile the kernels.
-pub(in crate::kernel) fn device_code(file: &Path, text: &str) -> Option<String> {
-    const HEADERS: [&str; 5] = ["torch/", "ATen/", "c10/", "pybind11/", "Python.h"];
-    let is_of_torch = |line: &str| {
-        let name = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
-        let name = name.trim_start().trim_start_matches(['<', '"']);
-        HEADERS.iter().any(|header| name.starts_with(header)).then_some(())
-    };
-    text.lines().any(|line| is_of_torch(line).is_some()).then_some(())?;
+/// A line for each kernel template of a source with this text that would instantiate it, with usual
+/// arguments: `float` for a type, 16 for a number that has no usual value.
+pub(in crate::kernel) fn example_instances_of(file: &Path, text: &str) -> Vec<String> {
     let declared = super::read(file, text);
-    let host: Vec<(u32, u32)> =
-        declared.host_functions.iter().filter(|f| f.is_own).map(|f| f.lines).collect();
-    let mut code = String::with_capacity(text.len());
-    for (line, number) in text.lines().zip(1_u32..) {
-        let is_host = host.iter().any(|(first, last)| (*first..=*last).contains(&number));
-        // A macro that spans lines is used in the first of them.
-        if !is_host && is_of_torch(line).is_none() {
-            code.push_str(line);
-        }
-        code.push('\n');
-    }
-    Some(code)
+    let templates = declared.kernels.iter().filter(|kernel| !kernel.template.is_empty());
+    let line = |kernel: &Function| {
+        let is_flat = UsedAxes::of(&declared, kernel).is_flat();
+        let usual = usual_instance(&declared, kernel, is_flat, Some(16)).ok()?;
+        Some(super::instance::instantiation(kernel, &usual).trim_end().to_owned())
+    };
+    templates.filter_map(line).collect()
 }
 
 fn not_inferred(file: &Path, problem: Problem) -> KernelError {
@@ -172,21 +160,15 @@ fn parse_asked(text: &str) -> Result<AskedLaunch, Problem> {
     Ok(AskedLaunch { name, template, launch })
 }
 
-/// The kernels that the source itself defines; those of its headers if it defines none.
-fn own_kernels(declared: &Declared) -> Vec<&Function> {
-    let own: Vec<&Function> = declared.kernels.iter().filter(|k| k.is_own).collect();
-    if own.is_empty() { declared.kernels.iter().collect() } else { own }
-}
-
 fn choose(
     file: &Path,
     declared: &Declared,
     asked: Option<AskedLaunch>,
 ) -> Result<FoundKernel, Problem> {
-    if declared.has_host_entry && declared.kernels.is_empty() {
+    if declared.has_host_entry {
         return Err(Problem::at(0, "it is a host entry, whose sizes are unknown"));
     }
-    let kernels = own_kernels(declared);
+    let kernels = declared.own_kernels();
     if kernels.is_empty() {
         return Err(Problem {
             line: 0,
@@ -252,17 +234,17 @@ fn matching<'a>(kernels: &[&'a Function], name: &str) -> Vec<&'a Function> {
     }
 }
 
-struct Derivation<'a> {
-    file: &'a Path,
+pub(super) struct Derivation<'a> {
+    pub(super) file: &'a Path,
     declared: &'a Declared,
-    kernel: &'a Function,
+    pub(super) kernel: &'a Function,
     launches: &'a [HostLaunch],
 }
 
 /// Grid, block and shared memory, and where they come from.
-struct Launch {
-    grid: [Polynomial; 3],
-    block: [Polynomial; 3],
+pub(super) struct Launch {
+    pub(super) grid: [Polynomial; 3],
+    pub(super) block: [Polynomial; 3],
     shared: Option<Polynomial>,
     origin: String,
 }
@@ -271,9 +253,13 @@ fn derive(
     derivation: &Derivation<'_>,
     asked: Option<&AskedLaunch>,
 ) -> Result<FoundKernel, Problem> {
-    let Derivation { declared, kernel, launches, .. } = *derivation;
+    let Derivation { kernel, launches, .. } = *derivation;
     let given = asked.map(|asked| asked.template.as_slice()).unwrap_or_default();
     let instance = choose_instance(derivation, given)?;
+    let with_members = kernel.with_members(&instance.types);
+    let taken = kernel;
+    let derivation = &Derivation { kernel: &with_members, ..*derivation };
+    let kernel = &with_members;
     refuse_unknown_params(kernel, &instance)?;
     let asked_launch = asked.and_then(|asked| asked.launch.as_ref());
     let known = known_launch(derivation, &instance);
@@ -285,32 +271,94 @@ fn derive(
     }
     if let Some(known) = known {
         sizes.extend(known.defaults.clone());
-        for (param, value) in kernel.params.iter().zip(&known.met.arguments) {
-            if let Value::Int(range) = value
-                && let Some(exact) = range.as_exact()
-            {
-                values.insert(param.name.to_string(), exact.clone());
-            }
-        }
+        values.extend(launched_values(taken, kernel, known));
     }
+    let gaps = kernel.params.iter().filter(|param| param.name.contains(&format!(".{GAP}")));
+    values.extend(gaps.map(|gap| (gap.name.to_string(), Polynomial::number(0))));
     let mut lengths: HashMap<String, Polynomial> = HashMap::new();
     if let Some(launch) = asked_launch {
         asked_values(derivation, &instance, launch, &mut values, &mut lengths)?;
     }
     let launch = find_launch(derivation, &instance, known, asked_launch, &values)?;
     lines.push(launch_line(&launch));
-    let mut machine = Machine::new(declared, instance.types.clone());
-    bind_params(&mut machine, kernel, &instance, Some(&values));
-    bind_launch(&mut machine, &launch);
-    machine.run(&kernel.body);
+    let machine = follow(derivation, &instance, &values, &launch);
     if machine.gave_up() {
         let text = format!("`{}` is too long to be followed", kernel.name);
         return Err(Problem::at(kernel.line, text));
     }
     let shared = shared_bytes(&machine, &launch, kernel)?;
-    let drawn =
-        Drawn { derivation, instance: &instance, machine: &machine, values: &values, lengths };
-    drawn.found(launch, shared, sizes, lines)
+    let builder = SpecBuilder {
+        derivation,
+        instance: &instance,
+        machine: &machine,
+        values: &values,
+        lengths,
+    };
+    builder.found(launch, shared, sizes, lines)
+}
+
+/// Follows the kernel. Integers in an array that it does not write are the random ones that the
+/// array gets; which those are is known after a first time.
+fn follow<'a>(
+    derivation: &Derivation<'a>,
+    instance: &Instance,
+    values: &HashMap<String, Polynomial>,
+    launch: &Launch,
+) -> Machine<'a> {
+    let run = |read_only: &[usize]| {
+        let mut machine = Machine::new(derivation.declared, instance.types.clone());
+        bind_params(&mut machine, derivation.kernel, instance, Some(values));
+        for at in read_only {
+            if let Some(memory) = machine.memories.get_mut(*at) {
+                memory.values = memory.random.clone();
+            }
+        }
+        bind_launch(&mut machine, launch);
+        machine.run(&derivation.declared.shared);
+        machine.run(&derivation.kernel.body);
+        machine
+    };
+    let first = run(&[]);
+    let is_read_only =
+        |memory: &Memory| !memory.written && memory.values.is_none() && memory.random.is_some();
+    let read_only = first.memories.iter().enumerate().filter(|(_, memory)| is_read_only(memory));
+    let read_only: Vec<usize> = read_only.map(|(at, _)| at).collect();
+    if read_only.is_empty() { first } else { run(&read_only) }
+}
+
+/// The values that a launch in the host code gives to parameters. `taken` is the kernel as it is
+/// written, `kernel` the one with the members of structures.
+fn launched_values(
+    taken: &Function,
+    kernel: &Function,
+    launch: &HostLaunch,
+) -> HashMap<String, Polynomial> {
+    let mut values = HashMap::new();
+    let passed = launch.met.expression.arguments.iter().zip(&launch.met.arguments);
+    for (param, (argument, value)) in taken.params.iter().zip(passed) {
+        if let Value::Int(range) = value
+            && let Some(exact) = range.as_exact()
+        {
+            values.insert(param.name.to_string(), exact.clone());
+        }
+        // The members of a variable that is passed.
+        let Expression::Name(variable) = argument else { continue };
+        for member in &kernel.params {
+            let path = member.name.strip_prefix(&*param.name).and_then(|p| p.strip_prefix('.'));
+            let known = path.and_then(|path| {
+                launch.met.template.get(format!("{variable}.{path}").as_str())?.as_exact()
+            });
+            if let Some(known) = known {
+                values.insert(member.name.to_string(), known.clone());
+            }
+        }
+    }
+    values
+}
+
+/// The name of the size that an integer parameter is: `p_n` of the member `p.n`.
+pub(super) fn size_name(param: &str) -> String {
+    param.replace('.', "_")
 }
 
 /// The line that says which instance of a template was chosen.
@@ -358,7 +406,7 @@ fn choose_instance(derivation: &Derivation<'_>, given: &[Vec<Token>]) -> Result<
     }
     let is_flat = UsedAxes::of(declared, kernel).is_flat();
     let missing = if given.is_empty() {
-        match usual_instance(declared, kernel, is_flat) {
+        match usual_instance(declared, kernel, is_flat, None) {
             Ok(found) => return Ok(found),
             Err(missing) => missing,
         }
@@ -388,7 +436,11 @@ fn refuse_unknown_params(kernel: &Function, instance: &Instance) -> Result<(), P
         let stars = kind.stars + usize::from(param.is_array);
         let element = instance.types.element(&kind);
         let is_void = kind.words.first().is_some_and(|word| &**word == "void");
+        let layout = instance.types.layout(&kind);
+        let has_pointers =
+            layout.is_some_and(|layout| layout.members.iter().any(|m| m.kind.stars > 0));
         let text = match (stars, element) {
+            (1, Some(_)) if has_pointers => "points to structures that hold pointers",
             (1, Some(_)) => continue,
             (1, None) if is_void => continue,
             (0, Some(element)) if element.scalar().is_some() => continue,
@@ -399,7 +451,7 @@ fn refuse_unknown_params(kernel: &Function, instance: &Instance) -> Result<(), P
         };
         return Err(Problem {
             line: param.line,
-            text: format!("the parameter `{}` of `{}` {text}", param.text, kernel.name),
+            text: format!("the parameter `{}` of `{}` {text}", param.text(), kernel.name),
             hint: Some(
                 "give the kernel a host entry: a file that defines `rgpu_launch` of rgpu.h"
                     .to_owned(),
@@ -440,17 +492,21 @@ pub(super) fn bind_params(
         if kind.stars > 0 || param.is_array {
             // What a kernel may write may become anything.
             let is_integer = element.is_some_and(|e| !e.dtype.is_float() && e.scalar().is_some());
-            let values = (is_integer && kind.constant).then(|| Range::between(0, MAX_RANDOM));
-            machine.memories.push(Memory { values, ..Memory::default() });
+            let random = is_integer.then(|| Range::between(0, MAX_RANDOM));
+            let values = random.clone().filter(|_| kind.constant);
+            let element = element.and_then(|element| element.bytes());
+            let row: Option<Vec<i64>> = param.row.iter().map(|e| machine.number_of(e)).collect();
+            machine.memories.push(Memory { values, random, element, ..Memory::default() });
             let pointer = Pointer {
                 memory: Some(machine.memories.len() - 1),
                 offset: Range::number(0),
-                element: element.and_then(|element| element.bytes()),
+                element: element.filter(|_| row.is_some()),
+                row: row.unwrap_or_default(),
             };
             machine.variables.insert(name, Value::Pointer(pointer));
         } else if element.is_some_and(|e| !e.dtype.is_float() && e.dtype != Dtype::Bool) {
             let value = values.and_then(|values| values.get(&name)).cloned();
-            let value = value.unwrap_or_else(|| Polynomial::variable(&name));
+            let value = value.unwrap_or_else(|| Polynomial::variable(&size_name(&name)));
             machine.set_range(&name, Range::exact(value));
         }
     }
@@ -636,322 +692,5 @@ fn shared_bytes(
                 kernel.name
             )),
         }),
-    }
-}
-
-/// What is known when the kernel has been followed.
-struct Drawn<'a> {
-    derivation: &'a Derivation<'a>,
-    instance: &'a Instance,
-    machine: &'a Machine<'a>,
-    values: &'a HashMap<String, Polynomial>,
-    lengths: HashMap<String, Polynomial>,
-}
-
-impl Drawn<'_> {
-    fn found(
-        &self,
-        launch: Launch,
-        shared: Option<Polynomial>,
-        known: KnownSizes,
-        mut lines: Vec<String>,
-    ) -> Result<FoundKernel, Problem> {
-        let kernel = self.derivation.kernel;
-        let mut args: Vec<(&Param, Option<(ElementType, Polynomial)>)> = Vec::new();
-        let mut memories = self.machine.memories.iter();
-        let mut largest = 0;
-        for param in &kernel.params {
-            if param.kind.stars == 0 && !param.is_array && !self.is_pointer(param) {
-                args.push((param, None));
-                continue;
-            }
-            let memory = memories.next().cloned().unwrap_or_default();
-            let element = self.element(param);
-            let length = match self.lengths.get(&*param.name) {
-                Some(length) => i64::try_from(element.count).ok().and_then(|n| length.times(n)),
-                None => self.length(&memory, element),
-            };
-            if let Some(length) = &length {
-                largest = largest.max(length.degree());
-            }
-            if memory.open_line.is_some() && !self.lengths.contains_key(&*param.name) {
-                lines.push(self.open_line(param, &memory));
-            }
-            let length = length.unwrap_or_else(|| self.fallback(&launch));
-            args.push((param, Some((element, length))));
-        }
-        let spec = self.spec(&args, &launch, shared, &known, largest)?;
-        lines.extend(self.lines(&spec));
-        Ok(FoundKernel { spec, assumptions: lines })
-    }
-
-    fn is_pointer(&self, param: &Param) -> bool {
-        self.instance.types.resolve(&param.kind).stars > 0
-    }
-
-    fn element(&self, param: &Param) -> ElementType {
-        let kind = self.instance.types.resolve(&param.kind);
-        let bytes = ElementType { dtype: Dtype::U8, count: 1 };
-        self.instance.types.element(&kind).unwrap_or(bytes)
-    }
-
-    /// Numbers of an array that are touched, in units of its dtype.
-    fn length(&self, memory: &Memory, element: ElementType) -> Option<Polynomial> {
-        let unit = i64::try_from(element.dtype.bytes_for(1)?).ok().filter(|unit| *unit > 0)?;
-        match (&memory.end, memory.open_line) {
-            (Some(end), _) => end.divide_up(&Polynomial::number(unit)),
-            // Its extent is a guess, as is that of an array that the source does not touch.
-            (None, _) => None,
-        }
-    }
-
-    /// As many elements as the largest array whose extent is known; else one for each thread.
-    fn fallback(&self, launch: &Launch) -> Polynomial {
-        let known = self.machine.memories.iter().filter(|memory| memory.open_line.is_none());
-        let ends = known.filter_map(|memory| memory.end.clone());
-        let largest = ends.max_by_key(|end| (end.degree(), end.text().len()));
-        let threads = || {
-            launch
-                .grid
-                .iter()
-                .chain(&launch.block)
-                .try_fold(Polynomial::number(1), |product, axis| product.multiply(axis))
-        };
-        largest.or_else(threads).unwrap_or_else(|| Polynomial::number(1 << 20))
-    }
-
-    fn open_line(&self, param: &Param, memory: &Memory) -> String {
-        format!(
-            "`{}` has a guessed number of elements: its index in line {} has no bound that the \
-             source shows; `--launch` can give it",
-            param.name,
-            memory.open_line.unwrap_or_default()
-        )
-    }
-
-    fn spec(
-        &self,
-        args: &[(&Param, Option<(ElementType, Polynomial)>)],
-        launch: &Launch,
-        shared: Option<Polynomial>,
-        known: &KnownSizes,
-        degree: usize,
-    ) -> Result<KernelSpec, Problem> {
-        let Derivation { file, kernel, .. } = *self.derivation;
-        let mut polynomials: Vec<Polynomial> = args
-            .iter()
-            .filter_map(|(_, array)| array.as_ref().map(|(_, length)| length.clone()))
-            .collect();
-        polynomials.extend(launch.grid.iter().chain(&launch.block).cloned());
-        polynomials.extend(shared.clone());
-        let polynomials_of_arrays = polynomials.clone();
-        for (param, array) in args {
-            if array.is_none()
-                && let Some(value) = self.integer(param)
-            {
-                polynomials.push(value);
-            }
-        }
-        let mut vars: Vec<String> = Vec::new();
-        // Sizes in the order of the parameters, then those of the launch.
-        let by_params = kernel.params.iter().map(|param| param.name.to_string());
-        let named: Vec<String> = polynomials.iter().flat_map(Polynomial::names).collect();
-        for name in by_params.filter(|name| named.contains(name)).chain(named.iter().cloned()) {
-            if !vars.contains(&name) {
-                vars.push(name);
-            }
-        }
-        if let Some(odd) = vars.iter().find(|name| !crate::kernel::is_identifier(name)) {
-            return Err(Problem::at(kernel.line, format!("the size `{odd}` is not understood")));
-        }
-        let expr = |polynomial: &Polynomial| {
-            Expr::parse(&polynomial.text(), Grammar::Size, &vars)
-                .map_err(|error| Problem::at(kernel.line, error.to_string()))
-        };
-        let axes = |axes: &[Polynomial; 3]| -> Result<Vec<Expr>, Problem> {
-            let last = axes.iter().rposition(|axis| axis.as_number() != Some(1)).unwrap_or(0);
-            axes.iter().take(last + 1).map(expr).collect()
-        };
-        let mut specs = Vec::new();
-        for (param, array) in args {
-            specs.push(match array {
-                Some((element, length)) => array_arg(param, *element, expr(length)?),
-                None => self.scalar_arg(param, &expr)?,
-            });
-        }
-        let placed: Vec<String> =
-            polynomials_of_arrays.iter().flat_map(Polynomial::names).collect();
-        let (row, free) = self.row(&vars, known, degree, &placed);
-        let mut spec = KernelSpec {
-            name: name_of(file),
-            language: "cuda",
-            folder: file.parent().unwrap_or(Path::new("")).to_owned(),
-            file: None,
-            source: file.to_owned(),
-            entry: EntryPoint::Device(self.instance.name(kernel)),
-            mode: None,
-            arch: Vec::new(),
-            flags: Vec::new(),
-            args: specs,
-            launch: Some(LaunchSpec {
-                grid: axes(&launch.grid)?,
-                block: axes(&launch.block)?,
-                cluster: None,
-                shared: shared.as_ref().map(expr).transpose()?,
-            }),
-            sizes: Sizes {
-                default: (!vars.is_empty()).then(|| "large".to_owned()),
-                cases: if vars.is_empty() {
-                    Vec::new()
-                } else {
-                    vec![NamedCase {
-                        name: "large".to_owned(),
-                        groups: vec![row],
-                        ..NamedCase::default()
-                    }]
-                },
-                vars,
-                groups: false,
-            },
-            reference: None,
-            work: DeclaredWork::default(),
-            extra_files: Vec::new(),
-            model: None,
-            task: None,
-        };
-        fit(&mut spec, &free).map_err(|text| Problem {
-            line: kernel.line,
-            text: format!("no sizes were found at which `{}` can be launched: {text}", kernel.name),
-            hint: None,
-        })?;
-        Ok(spec)
-    }
-
-    /// The value of an integer parameter.
-    fn integer(&self, param: &Param) -> Option<Polynomial> {
-        let kind = self.instance.types.resolve(&param.kind);
-        let dtype = self.instance.types.element(&kind)?.scalar()?;
-        let is_size = !dtype.is_float() && dtype != Dtype::Bool;
-        let value = self.values.get(&*param.name).cloned();
-        is_size.then(|| value.unwrap_or_else(|| Polynomial::variable(&param.name)))
-    }
-
-    fn scalar_arg(
-        &self,
-        param: &Param,
-        expr: &dyn Fn(&Polynomial) -> Result<Expr, Problem>,
-    ) -> Result<ArgSpec, Problem> {
-        let kind = self.instance.types.resolve(&param.kind);
-        let dtype = self.instance.types.element(&kind).and_then(|e| e.scalar());
-        let dtype = dtype.unwrap_or(Dtype::I32);
-        let value = match self.integer(param) {
-            Some(value) => match value.as_number() {
-                Some(number) => ScalarValue::Number(Number::Int(number)),
-                None => ScalarValue::Expr(expr(&value)?),
-            },
-            None if dtype == Dtype::Bool => ScalarValue::Number(Number::Int(1)),
-            None => ScalarValue::Number(usual_number(&param.name)),
-        };
-        Ok(ArgSpec {
-            name: param.name.to_string(),
-            dtype,
-            role: Role::Scalar,
-            shape: Vec::new(),
-            init: None,
-            value: Some(value),
-        })
-    }
-
-    /// A value for each size, and the names of those that may be made smaller.
-    /// Those that only a scalar gets, neither an array nor the launch, are not `placed`.
-    fn row(
-        &self,
-        vars: &[String],
-        known: &KnownSizes,
-        degree: usize,
-        placed: &[String],
-    ) -> (Vec<i64>, Vec<String>) {
-        let is_free = |name: &&String| {
-            !known.contains_key(*name) && small_size(name).is_none() && placed.contains(name)
-        };
-        let free: Vec<String> = vars.iter().filter(is_free).cloned().collect();
-        let is_nested =
-            self.machine.loops.iter().any(|rounds| free.iter().any(|name| rounds.grows_with(name)));
-        let usual = usual_size(degree.min(free.len().max(1)), is_nested);
-        let degree_usual = if degree > free.len() { usual_size(degree, is_nested) } else { usual };
-        let row = vars
-            .iter()
-            .map(|name| {
-                let own = known.get(name).copied().or_else(|| small_size(name));
-                let own = own.or_else(|| (!placed.contains(name)).then_some(UNPLACED_SIZE));
-                own.unwrap_or(if degree > 1 { degree_usual } else { usual })
-            })
-            .collect();
-        let shrinkable =
-            vars.iter().filter(|name| free.contains(name) || known.contains_key(*name));
-        (row, shrinkable.cloned().collect())
-    }
-
-    fn lines(&self, spec: &KernelSpec) -> Vec<String> {
-        let mut lines = Vec::new();
-        if let Some(case) = spec.sizes.cases.first() {
-            let row = case.groups.first().map(Vec::as_slice).unwrap_or_default();
-            let sizes: Vec<String> = spec
-                .sizes
-                .vars
-                .iter()
-                .zip(row)
-                .map(|(name, value)| format!("{name} = {value}"))
-                .collect();
-            lines.push(format!("{}; `--problem-sizes` chooses others", sizes.join(", ")));
-        }
-        let arrays: Vec<String> = spec
-            .args
-            .iter()
-            .filter(|arg| arg.role != Role::Scalar)
-            .map(|arg| {
-                let extents: Vec<&str> = arg.shape.iter().map(|extent| extent.text()).collect();
-                let role = if arg.role == Role::In { "read" } else { "read and written" };
-                format!("`{}` {}[{}] ({role})", arg.name, arg.dtype, extents.join(", "))
-            })
-            .collect();
-        if !arrays.is_empty() {
-            lines.push(format!("arrays with random values: {}", arrays.join(", ")));
-        }
-        let scalars: Vec<String> = spec
-            .args
-            .iter()
-            .filter_map(|arg| match arg.value {
-                Some(ScalarValue::Number(number)) if arg.dtype.is_float() => {
-                    Some(format!("`{}` is {}", arg.name, number.as_f64()))
-                }
-                _ => None,
-            })
-            .collect();
-        if !scalars.is_empty() {
-            lines.push(scalars.join(", "));
-        }
-        lines.push("there is no reference: results are not checked".to_owned());
-        lines
-    }
-}
-
-fn array_arg(param: &Param, element: ElementType, length: Expr) -> ArgSpec {
-    ArgSpec {
-        name: param.name.to_string(),
-        dtype: element.dtype,
-        role: if param.kind.constant { Role::In } else { Role::InOut },
-        shape: vec![length],
-        init: Some(random(element.dtype)),
-        value: None,
-    }
-}
-
-/// Random values for an array.
-pub(super) fn random(dtype: Dtype) -> Init {
-    match dtype {
-        dtype if dtype.is_float() => Init::Uniform { lo: -1.0, hi: 1.0 },
-        Dtype::Bool => Init::Ints { lo: 0, hi: 1 },
-        _ => Init::Ints { lo: 0, hi: MAX_RANDOM },
     }
 }

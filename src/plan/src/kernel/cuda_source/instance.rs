@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use super::declare::{Declared, Function, Param};
 use super::host::HostLaunch;
-use super::lex::Token;
+use super::lex::{Token, text_of};
 use super::machine::Machine;
 use super::range::Range;
-use super::tree::TypeText;
+use super::tree::{Expression, TypeText};
 use super::types::TypeTable;
 
 /// A kernel with what its template parameters stand for.
@@ -56,7 +56,8 @@ pub(super) fn instance(
         if param.is_type {
             let kind = if words.is_empty() { deduced } else { Some(type_of(&words)) };
             let kind = kind.map(|kind| found.types.resolve(&kind));
-            let Some(kind) = kind.filter(|kind| !kind.words.is_empty()) else {
+            let is_known = |kind: &TypeText| !kind.words.is_empty() && !is_open(declared, kind);
+            let Some(kind) = kind.filter(is_known) else {
                 return Err(param.name.clone());
             };
             found.arguments.push(kind.text());
@@ -75,6 +76,14 @@ pub(super) fn instance(
         found.numbers.insert(param.name.clone(), Range::number(number));
     }
     Ok(found)
+}
+
+/// Whether a type is a parameter of the function that launches, of which no instance is known:
+/// `scalar_t` of torch's `AT_DISPATCH`, or `T` of a wrapper.
+fn is_open(declared: &Declared, kind: &TypeText) -> bool {
+    let [name] = kind.words.as_slice() else { return false };
+    let mut params = declared.host_functions.iter().flat_map(|function| &function.template);
+    &**name == "scalar_t" || params.any(|param| param.is_type && param.name == *name)
 }
 
 fn type_of(words: &[Rc<str>]) -> TypeText {
@@ -96,8 +105,18 @@ fn deduce(
         if param.kind.words.as_slice() != std::slice::from_ref(name) {
             return None;
         }
-        let super::tree::Expression::Name(variable) = argument else { return None };
-        let kind = types.resolve(launch.met.kinds.get(variable)?);
+        let kind = match argument {
+            Expression::Name(variable) => launch.met.kinds.get(variable)?.clone(),
+            // `Add()`, `Add{}`.
+            Expression::Call(function, _) => match &**function {
+                Expression::Name(name) if types.structures.contains_key(name) => {
+                    TypeText { words: vec![name.clone()], ..TypeText::default() }
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let kind = types.resolve(&kind);
         let stars = kind.stars.checked_sub(param_stars(param))?;
         (types.element(&kind).is_some() || stars > 0).then_some(TypeText {
             stars,
@@ -143,7 +162,7 @@ pub(super) fn instances(
 }
 
 /// An instance with usual arguments: `float` for a type, and a size of a tile or block for a number
-/// whose name says that it is one.
+/// whose name says that it is one, else `otherwise`.
 ///
 /// # Errors
 /// The name of a parameter for which there is no usual argument.
@@ -151,8 +170,8 @@ pub(super) fn usual_instance(
     declared: &Declared,
     kernel: &Function,
     is_flat: bool,
+    otherwise: Option<i64>,
 ) -> Result<Instance, Rc<str>> {
-    let token = |text: &str| Token { text: text.into(), line: 0, file: 0, joined: false };
     let mut given = Vec::new();
     let mut chosen = Vec::new();
     for param in &kernel.template {
@@ -163,16 +182,18 @@ pub(super) fn usual_instance(
         if param.is_unusual {
             return Err(param.name.clone());
         }
-        let value = if !param.is_type {
+        let value = if param.is_bool {
+            "true".to_owned()
+        } else if !param.is_type {
             let usual = usual_number(&param.name, kernel, is_flat);
-            usual.ok_or_else(|| param.name.clone())?.to_string()
+            usual.or(otherwise).ok_or_else(|| param.name.clone())?.to_string()
         } else if is_integer_type_name(&param.name) {
             "int".to_owned()
         } else {
             "float".to_owned()
         };
         chosen.push(format!("`{}` is {value}", param.name));
-        given.push(vec![token(&value)]);
+        given.push(vec![Token::made(&value)]);
     }
     let found = instance(declared, kernel, &given, None)?;
     Ok(Instance { origin: chosen.join(", "), ..found })
@@ -180,20 +201,19 @@ pub(super) fn usual_instance(
 
 /// Opens the namespaces of a kernel, and declares this instance of it in them.
 pub(super) fn instantiation(kernel: &Function, instance: &Instance) -> String {
-    let argument = |word: &str| {
-        let at = kernel.template.iter().position(|param| &*param.name == word)?;
-        instance.arguments.get(at).cloned()
+    let with_argument = |token: &Token| {
+        let at = kernel.template.iter().position(|param| param.name == token.text);
+        let argument = at.and_then(|at| instance.arguments.get(at));
+        Token {
+            text: argument.map_or(token.text.clone(), |text| text.as_str().into()),
+            ..token.clone()
+        }
     };
-    let params: Vec<String> = kernel
-        .params
-        .iter()
-        .map(|param| {
-            let words = param.text.split(' ');
-            let words: Vec<String> =
-                words.map(|word| argument(word).unwrap_or_else(|| word.to_owned())).collect();
-            words.join(" ")
-        })
-        .collect();
+    let written = |param: &Param| {
+        let tokens: Vec<Token> = param.tokens.iter().map(with_argument).collect();
+        text_of(&tokens)
+    };
+    let params: Vec<String> = kernel.params.iter().map(written).collect();
     let arguments = instance.arguments.join(", ");
     let name = &kernel.name;
     let line = format!("template __global__ void {name}<{arguments}>({});", params.join(", "));
@@ -236,6 +256,7 @@ fn usual_number(name: &str, kernel: &Function, is_flat: bool) -> Option<i64> {
     Some(match () {
         () if divides => 32,
         () if has("warp") && !has("warps") => 32,
+        () if has("per_row") || has("perrow") => 32,
         () if has("thread") || has("block") || has("tpb") || lower == "bs" => {
             match (is_flat, by_warps) {
                 (true, true) => 128,

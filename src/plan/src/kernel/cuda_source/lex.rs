@@ -16,6 +16,25 @@ pub(in crate::kernel) struct Token {
     pub(super) joined: bool,
 }
 
+impl Token {
+    /// A token that stands in no file.
+    pub(super) fn made(text: &str) -> Self {
+        Self { text: text.into(), line: 0, file: 0, joined: false }
+    }
+}
+
+/// The tokens as they are written.
+pub(super) fn text_of(tokens: &[Token]) -> String {
+    let mut text = String::new();
+    for token in tokens {
+        if !token.joined && !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(&token.text);
+    }
+    text
+}
+
 /// What the preprocessor reads: a token, or the tokens of a line that begins with `#`.
 #[derive(Clone, Debug)]
 pub(super) enum Piece {

@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::declare::{Declared, Function};
-use super::parse::Parser;
+use super::declare::Declared;
+use super::limits::SizeLimit;
 use super::polynomial::Polynomial;
 use super::range::Range;
 use super::tree::{
@@ -20,7 +20,7 @@ use super::types::TypeTable;
 
 /// Limits on the work for one kernel.
 const MAX_STEPS: u32 = 100_000;
-const MAX_CALLS: u32 = 6;
+pub(super) const MAX_CALLS: u32 = 6;
 
 /// A value of a variable.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +38,10 @@ pub(super) struct Pointer {
     pub(super) memory: Option<usize>,
     /// In bytes from the start of the memory.
     pub(super) offset: Range,
-    /// Size of what it points to; `None` if unknown.
+    /// Size of an element; `None` if unknown.
     pub(super) element: Option<u64>,
+    /// Where it points to rows, the extents of a row, outermost first.
+    pub(super) row: Vec<i64>,
 }
 
 /// An array, and what is known of its use.
@@ -47,13 +49,17 @@ pub(super) struct Pointer {
 pub(super) struct Memory {
     pub(super) read: bool,
     pub(super) written: bool,
+    /// Bytes of an element as it is declared; `None` if unknown.
+    pub(super) element: Option<u64>,
     /// The bytes that are touched at most, as far as known.
     pub(super) end: Option<Polynomial>,
     /// The first line with an index without an upper bound.
     pub(super) open_line: Option<u32>,
+    /// The integers that it gets at first; `None` if it holds none.
+    pub(super) random: Option<Range>,
     /// Values that it holds, if it is only read.
     pub(super) values: Option<Range>,
-    /// The offsets of accesses in elements, at the lower end of their ranges.
+    /// The offsets of accesses in its own elements, at the lower end of their ranges.
     pub(super) offsets: Vec<Polynomial>,
 }
 
@@ -76,13 +82,17 @@ pub(super) struct Machine<'a> {
     /// Variables, and `threadIdx.x` and the like.
     pub(super) variables: HashMap<String, Value>,
     /// Ranges of expressions, from conditions, by their text.
-    facts: HashMap<String, Range>,
+    pub(super) facts: HashMap<String, Range>,
     pub(super) memories: Vec<Memory>,
     /// Dynamic shared memory, once it is declared.
     pub(super) dynamic_shared: Option<usize>,
     /// Left and right sides of comparisons.
     pub(super) compared: Vec<(Polynomial, Polynomial)>,
     pub(super) launches: Vec<MetLaunch>,
+    /// Extents of arrays in shared and local memory that are numbers.
+    pub(super) arrays: HashMap<Rc<str>, Vec<Option<i64>>>,
+    /// What sizes may be at most, so that an index stays in such an array.
+    pub(super) limits: Vec<SizeLimit>,
     /// The rounds of loops, where they are known.
     pub(super) loops: Vec<Polynomial>,
     /// Names that are sizes although they have a value, which is then the default: in host code.
@@ -91,9 +101,9 @@ pub(super) struct Machine<'a> {
     pub(super) unknown_is_size: bool,
     /// Declared types of variables.
     pub(super) kinds: HashMap<Rc<str>, TypeText>,
-    returned: Option<Value>,
+    pub(super) returned: Option<Value>,
     steps: u32,
-    calls: u32,
+    pub(super) calls: u32,
     pub(super) line: u32,
 }
 
@@ -108,6 +118,8 @@ impl<'a> Machine<'a> {
             dynamic_shared: None,
             compared: Vec::new(),
             launches: Vec::new(),
+            arrays: HashMap::new(),
+            limits: Vec::new(),
             loops: Vec::new(),
             size_names: HashMap::new(),
             unknown_is_size: false,
@@ -218,9 +230,9 @@ impl<'a> Machine<'a> {
         let kind = self.types.resolve(&declared.kind);
         self.kinds.insert(declared.name.clone(), kind.clone());
         self.forget_facts(&declared.name);
-        for extent in &declared.extents {
-            let _ = self.evaluate(extent);
-        }
+        let extents: Vec<Option<i64>> =
+            declared.extents.iter().map(|extent| self.number_of(extent)).collect();
+        self.arrays.insert(declared.name.clone(), extents);
         let element = self.types.element(&kind).and_then(|element| element.bytes());
         let value = if declared.memory == MemoryKind::DynamicShared {
             let memory = match self.dynamic_shared {
@@ -231,7 +243,8 @@ impl<'a> Machine<'a> {
                     self.memories.len() - 1
                 }
             };
-            Value::Pointer(Pointer { memory: Some(memory), offset: Range::number(0), element })
+            let offset = Range::number(0);
+            Value::Pointer(Pointer { memory: Some(memory), offset, element, row: Vec::new() })
         } else if declared.extents.is_empty() {
             self.declared_value(declared, &kind, element)
         } else {
@@ -241,6 +254,7 @@ impl<'a> Machine<'a> {
             Value::Unknown
         };
         self.variables.insert(declared.name.to_string(), value);
+        self.declare_members(declared, &kind);
     }
 
     fn declared_value(
@@ -280,7 +294,12 @@ impl<'a> Machine<'a> {
             }
             Value::Int(range) if kind.stars == 0 && self.may_be_integer(kind) => Value::Int(range),
             Value::Dim3(axes) => Value::Dim3(axes),
-            _ if self.unknown_is_size && kind.stars == 0 && self.is_integer(kind) => {
+            _ if self.unknown_is_size
+                && kind.stars == 0
+                && (self.is_integer(kind)
+                    || self.may_be_integer(kind)
+                        && declared.init.as_ref().is_some_and(is_extent)) =>
+            {
                 Value::Int(Range::exact(Polynomial::variable(&declared.name)))
             }
             _ => Value::Unknown,
@@ -365,7 +384,17 @@ impl<'a> Machine<'a> {
                     _ => Value::Unknown,
                 }
             }
+            Expression::Index(base, index)
+                if matches!(**base, Expression::Member(..))
+                    && matches!(**index, Expression::Number(_) | Expression::Name(_))
+                    && let Some(at) = self.number_of(index)
+                    && let Some(value) = self.variables.get(&format!("{}.{at}", base.text())) =>
+            {
+                value.clone()
+            }
             Expression::Index(..) | Expression::Unary("*", _) => match self.place(expression) {
+                // A row of an array is a pointer again.
+                Some(pointer) if self.is_row(expression) => Value::Pointer(pointer),
                 Some(pointer) => self.load(&pointer),
                 None => Value::Unknown,
             },
@@ -514,13 +543,18 @@ impl<'a> Machine<'a> {
     fn place(&mut self, expression: &Expression) -> Option<Pointer> {
         match expression {
             Expression::Index(base, index) => {
+                self.note_limit(expression);
                 let base = self.evaluate(base);
                 let index = self.evaluate(index);
                 let Value::Pointer(pointer) = base else { return None };
-                Some(match index {
+                let mut place = match index {
                     Value::Int(index) => moved(&pointer, &index, false),
                     _ => Pointer { offset: Range::default(), ..pointer },
-                })
+                };
+                if !place.row.is_empty() {
+                    place.row.remove(0);
+                }
+                Some(place)
             }
             Expression::Unary("*", inner) => match self.evaluate(inner) {
                 Value::Pointer(pointer) => Some(pointer),
@@ -533,7 +567,19 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn load(&mut self, pointer: &Pointer) -> Value {
+    /// Whether an expression names a row of an array with several extents: `a[i]` of `a[8][16]`.
+    fn is_row(&self, expression: &Expression) -> bool {
+        let (mut base, mut indexes) = (expression, 0);
+        while let Expression::Index(inner, _) = base {
+            indexes += 1;
+            base = inner;
+        }
+        let Expression::Name(name) = base else { return false };
+        matches!(self.variables.get(&**name),
+            Some(Value::Pointer(pointer)) if indexes > 0 && pointer.row.len() >= indexes)
+    }
+
+    pub(super) fn load(&mut self, pointer: &Pointer) -> Value {
         self.access(pointer, pointer.element.unwrap_or(16), true, false);
         let values = pointer.memory.and_then(|at| self.memories.get(at)?.values.clone());
         values.map_or(Value::Unknown, Value::Int)
@@ -545,7 +591,9 @@ impl<'a> Machine<'a> {
         let Some(memory) = pointer.memory.and_then(|at| self.memories.get_mut(at)) else { return };
         memory.read |= read;
         memory.written |= written;
-        let unit = pointer.element.and_then(|element| i64::try_from(element).ok()).unwrap_or(1);
+        // `float4` through a cast steps over four elements.
+        let element = memory.element.or(pointer.element);
+        let unit = element.and_then(|element| i64::try_from(element).ok()).unwrap_or(1);
         if let Some(lo) = &pointer.offset.lo
             && memory.offsets.len() < 64
         {
@@ -620,10 +668,15 @@ impl<'a> Machine<'a> {
                     }
                     return value;
                 }
-                if let Some(pointer) = self.place(base) {
-                    self.access(&pointer, pointer.element.unwrap_or(16), false, true);
+                match self.place(base) {
+                    Some(pointer) => {
+                        self.access(&pointer, pointer.element.unwrap_or(16), false, true);
+                        self.variables.remove(&key);
+                    }
+                    None => {
+                        self.variables.insert(key, value.clone());
+                    }
                 }
-                self.variables.remove(&key);
                 value
             }
             place => {
@@ -635,282 +688,12 @@ impl<'a> Machine<'a> {
             }
         }
     }
-
-    /// Narrows ranges by a condition that is `holds`.
-    pub(super) fn narrow(&mut self, condition: &Expression, holds: bool) {
-        let Expression::Binary(operator, left, right) = condition else {
-            if let Expression::Unary("!", inner) = condition {
-                self.narrow(inner, !holds);
-            }
-            return;
-        };
-        match (*operator, holds) {
-            ("&&", true) | ("||", false) => {
-                self.narrow(left, holds);
-                self.narrow(right, holds);
-            }
-            ("<", true) | (">=", false) => self.narrow_order(left, right, -1),
-            ("<=", true) | (">", false) => self.narrow_order(left, right, 0),
-            (">", true) | ("<=", false) => self.narrow_order(right, left, -1),
-            (">=", true) | ("<", false) => self.narrow_order(right, left, 0),
-            ("==", true) | ("!=", false) => {
-                self.narrow_order(left, right, 0);
-                self.narrow_order(right, left, 0);
-            }
-            _ => {}
-        }
-    }
-
-    /// `small` is at most `large + distance`.
-    fn narrow_order(&mut self, small: &Expression, large: &Expression, distance: i64) {
-        let (below, above) = (self.range_of(small), self.range_of(large));
-        if let (Some(left), Some(right)) = (&below.lo, &above.hi)
-            && self.compared.len() < 256
-        {
-            self.compared.push((left.clone(), right.clone()));
-        }
-        let hi = above.hi.as_ref().and_then(|hi| hi.plus(distance));
-        let lo = below.lo.as_ref().and_then(|lo| lo.plus(distance.saturating_neg()));
-        self.bound(small, None, hi);
-        self.bound(large, lo, None);
-    }
-
-    fn bound(&mut self, expression: &Expression, lo: Option<Polynomial>, hi: Option<Polynomial>) {
-        if lo.is_none() && hi.is_none() {
-            return;
-        }
-        match expression {
-            Expression::Name(name) => {
-                let range = match self.variables.get(&**name) {
-                    Some(Value::Int(range)) => range.clone(),
-                    _ => Range::default(),
-                };
-                // What is exact stays exact: it is a size, or a number.
-                if range.as_exact().is_none() {
-                    self.variables.insert(name.to_string(), Value::Int(range.narrowed(lo, hi)));
-                }
-            }
-            Expression::Cast(_, inner) => self.bound(inner, lo, hi),
-            Expression::Number(_) | Expression::Other => {}
-            _ => {
-                let range = self.range_of(expression);
-                if range.as_exact().is_some() {
-                    return;
-                }
-                if let Expression::Binary("+", left, right) = expression {
-                    // `i + j <= b` bounds both by `b` less the least of the other.
-                    let (a, b) = (self.range_of(left), self.range_of(right));
-                    for (part, other) in [(left, b), (right, a)] {
-                        let hi = hi.as_ref().zip(other.lo.as_ref());
-                        let hi = hi.and_then(|(hi, lo)| hi.subtract(lo));
-                        if matches!(**part, Expression::Name(_)) {
-                            self.bound(part, None, hi);
-                        }
-                    }
-                }
-                self.facts.insert(expression.text(), range.narrowed(lo, hi));
-            }
-        }
-    }
-
-    fn call(&mut self, function: &Expression, arguments: &[Expression]) -> Value {
-        let (name, template) = match function {
-            Expression::Name(name) => (name.clone(), [].as_slice()),
-            Expression::Call(inner, template) => match &**inner {
-                Expression::Name(name) => (name.clone(), template.as_slice()),
-                _ => (Rc::from(""), [].as_slice()),
-            },
-            Expression::Member(base, name) => {
-                let _ = self.evaluate(base);
-                (name.clone(), [].as_slice())
-            }
-            _ => (Rc::from(""), [].as_slice()),
-        };
-        if matches!(&*name, "ceil" | "ceilf")
-            && let [quotient] = arguments
-            && let Some((left, right)) = quotient_of(quotient)
-        {
-            let (left, right) = (self.range_of(left), self.range_of(right));
-            return Value::Int(left.divide_up(&right));
-        }
-        let found = self.find_function(&name, arguments.len());
-        if let Some(function) = found
-            && self.calls < MAX_CALLS
-        {
-            return self.inline(function, template, arguments);
-        }
-        let values: Vec<Value> = arguments.iter().map(|argument| self.evaluate(argument)).collect();
-        self.builtin(&name, &values)
-    }
-
-    fn find_function(&self, name: &str, arguments: usize) -> Option<&'a Function> {
-        let declared = self.declared;
-        let both = declared.device_functions.iter().chain(&declared.host_functions);
-        both.into_iter().find(|f| &*f.name == name && f.params.len() >= arguments)
-    }
-
-    /// Runs a function of the source with the values of its arguments.
-    fn inline(
-        &mut self,
-        function: &'a Function,
-        template: &[Expression],
-        arguments: &[Expression],
-    ) -> Value {
-        let mut values: Vec<Value> = arguments.iter().map(|e| self.evaluate(e)).collect();
-        for (param, value) in function.params.iter().zip(&mut values) {
-            if let Value::Pointer(pointer) = value
-                && param.kind.stars == 1
-            {
-                let element = self.types.element(&param.kind).and_then(|e| e.bytes());
-                pointer.element = element.or(pointer.element);
-            }
-        }
-        let mut bound: HashMap<String, Value> = HashMap::new();
-        let mut aliases = self.types.aliases.clone();
-        for (at, param) in function.template.iter().enumerate() {
-            let words: Vec<_> = match template.get(at) {
-                Some(Expression::SizeOf(kind)) => kind.words.clone(),
-                _ => param.default.iter().map(|token| token.text.clone()).collect(),
-            };
-            if words.is_empty() {
-                continue;
-            }
-            if param.is_type {
-                let resolved = self.types.resolve(&TypeText { words, ..TypeText::default() });
-                aliases.insert(param.name.clone(), resolved);
-            } else if let Some(value) = self.template_value(&words) {
-                bound.insert(param.name.to_string(), Value::Int(value));
-            }
-        }
-        let before = self.variables.clone();
-        let is_global = |name: &str| name.contains("Idx.") || name.contains("Dim.");
-        bound.extend(
-            before.iter().filter(|(name, _)| is_global(name)).map(|(n, v)| (n.clone(), v.clone())),
-        );
-        for (param, value) in function.params.iter().zip(values) {
-            let value = if self.size_names.contains_key(&*param.name) {
-                Value::Int(Range::exact(Polynomial::variable(&param.name)))
-            } else {
-                value
-            };
-            bound.insert(param.name.to_string(), value);
-        }
-        let kinds = std::mem::take(&mut self.kinds);
-        for param in &function.params {
-            self.kinds.insert(param.name.clone(), param.kind.clone());
-        }
-        let facts = std::mem::take(&mut self.facts);
-        let returned = self.returned.take();
-        let types = std::mem::replace(&mut self.types.aliases, aliases);
-        let line = self.line;
-        self.variables = bound;
-        self.calls += 1;
-        self.run(&function.body);
-        self.calls -= 1;
-        self.line = line;
-        self.types.aliases = types;
-        self.kinds = kinds;
-        let inner = std::mem::replace(&mut self.variables, before);
-        self.facts = facts;
-        for (param, argument) in function.params.iter().zip(arguments) {
-            if let (true, Expression::Name(name)) = (param.kind.reference, argument)
-                && !param.kind.constant
-            {
-                let value = inner.get(&*param.name).cloned().unwrap_or(Value::Unknown);
-                self.assign(name, value);
-            }
-        }
-        std::mem::replace(&mut self.returned, returned).unwrap_or(Value::Unknown)
-    }
-
-    /// The number that a template argument is.
-    pub(super) fn template_value(&mut self, words: &[Rc<str>]) -> Option<Range> {
-        let tokens: Vec<super::lex::Token> = words
-            .iter()
-            .map(|text| super::lex::Token { text: text.clone(), line: 0, file: 0, joined: false })
-            .collect();
-        let names = super::parse::TypeNames::default();
-        let expression = Parser::new(&tokens, &names).assignment();
-        let range = self.range_of(&expression);
-        range.as_exact().is_some().then_some(range)
-    }
-
-    /// Functions of CUDA and of libraries.
-    fn builtin(&mut self, name: &str, values: &[Value]) -> Value {
-        let int = |at: usize| match values.get(at) {
-            Some(Value::Int(range)) => range.clone(),
-            _ => Range::default(),
-        };
-        let element = |pointer: &Pointer| pointer.element.unwrap_or(16);
-        match name {
-            "dim3" | "make_uint3" => return dim3(values),
-            "min" | "umin" | "imin" => return Value::Int(int(0).smaller(&int(1))),
-            "max" | "umax" | "imax" => return Value::Int(int(0).larger(&int(1))),
-            "ceil_div" | "ceildiv" | "CeilDiv" | "ceilDiv" | "cdiv" | "div_up" | "divUp"
-            | "DivUp" | "iDivUp" | "div_ceil" | "divup" | "div_round_up" | "ATenCeilDiv"
-            | "CEIL_DIV" | "DIVUP" => return Value::Int(int(0).divide_up(&int(1))),
-            _ => {}
-        }
-        let is_named = |part: &str| name.contains(part);
-        let (reads, writes) = match name {
-            "__ldg" | "__ldca" | "__ldcs" | "__ldcg" | "__ldlu" | "__ldcv" => (true, false),
-            "__stcs" | "__stcg" | "__stwb" | "__stwt" => (false, true),
-            _ if is_named("atomic") => (true, true),
-            _ if is_named("prefetch") => (true, false),
-            _ if is_named("printf") => return Value::Unknown,
-            _ => {
-                self.other_function(name, values);
-                return Value::Unknown;
-            }
-        };
-        let Some(Value::Pointer(pointer)) = values.first() else { return Value::Unknown };
-        if writes {
-            self.access(pointer, element(pointer), reads, true);
-            return Value::Unknown;
-        }
-        self.load(pointer)
-    }
-
-    /// A function of which only the arguments are known.
-    fn other_function(&mut self, name: &str, values: &[Value]) {
-        let matrix = matches!(name, "load_matrix_sync" | "store_matrix_sync");
-        let leading = values.iter().rev().find_map(|value| match value {
-            Value::Int(range) => Some(range.clone()),
-            _ => None,
-        });
-        let copied = values.iter().rev().find_map(|value| match value {
-            Value::Int(range) => range.as_number().and_then(|n| u64::try_from(n).ok()),
-            _ => None,
-        });
-        for value in values {
-            let Value::Pointer(pointer) = value else { continue };
-            let bytes = pointer.element.unwrap_or(16);
-            if matrix && let Some(leading) = &leading {
-                // A tile of 16 rows, or fewer of more columns.
-                let rows = leading.multiply(&Range::between(0, 15));
-                let last = moved(&moved(pointer, &rows, false), &Range::between(0, 15), false);
-                self.access(&last, bytes, name.starts_with("load"), !name.starts_with("load"));
-                continue;
-            }
-            if name.contains("memcpy_async") || name.contains("cp_async") {
-                self.access(pointer, copied.unwrap_or(16).max(bytes), true, false);
-                continue;
-            }
-            // A library's function may use any part of it.
-            let open = Pointer { offset: Range::default(), ..pointer.clone() };
-            self.access(pointer, bytes, true, true);
-            self.access(&open, bytes, true, true);
-        }
-    }
 }
 
-/// Both sides of a division, through casts.
-fn quotient_of(expression: &Expression) -> Option<(&Expression, &Expression)> {
-    match expression {
-        Expression::Binary("/", left, right) => Some((left, right)),
-        Expression::Cast(_, inner) => quotient_of(inner),
-        _ => None,
-    }
+/// Whether an expression is an extent of a tensor of torch: `x.size(0)`.
+fn is_extent(expression: &Expression) -> bool {
+    matches!(expression, Expression::Call(function, _)
+        if matches!(&**function, Expression::Member(_, name) if matches!(&**name, "size" | "numel")))
 }
 
 /// Whether the identifier `name` is in `text`.
@@ -925,7 +708,9 @@ fn mentions(text: &str, name: &str) -> bool {
 
 /// A pointer after so many elements.
 pub(super) fn moved(pointer: &Pointer, count: &Range, backwards: bool) -> Pointer {
-    let bytes = match pointer.element.and_then(|element| i64::try_from(element).ok()) {
+    let element = pointer.element.and_then(|element| i64::try_from(element).ok());
+    let step = element.and_then(|e| pointer.row.iter().try_fold(e, |e, n| e.checked_mul(*n)));
+    let bytes = match step {
         Some(element) => count.multiply(&Range::number(element)),
         None => Range::default(),
     };
@@ -934,7 +719,7 @@ pub(super) fn moved(pointer: &Pointer, count: &Range, backwards: bool) -> Pointe
     Pointer { offset, ..pointer.clone() }
 }
 
-fn dim3(values: &[Value]) -> Value {
+pub(super) fn dim3(values: &[Value]) -> Value {
     if let [Value::Dim3(axes)] = values {
         return Value::Dim3(axes.clone());
     }
@@ -993,7 +778,10 @@ pub(super) fn join_values(left: &Value, right: &Value) -> Value {
             Value::Pointer(Pointer {
                 memory: left.memory,
                 offset: left.offset.join(&right.offset),
-                element: left.element.filter(|element| right.element == Some(*element)),
+                element: left
+                    .element
+                    .filter(|e| right.element == Some(*e) && left.row == right.row),
+                row: left.row.clone(),
             })
         }
         _ => Value::Unknown,

@@ -235,12 +235,13 @@ impl Polynomial {
         self.terms.values().next().copied().filter(|_| self.terms.len() == 1)
     }
 
-    /// Whether it grows with the size `name`, other than as the divisor of a quotient.
+    /// Whether it grows with the size `name`, other than as the divisor of a quotient, or divided by
+    /// as many threads as a grid has.
     pub(super) fn grows_with(&self, name: &str) -> bool {
         self.terms.keys().flatten().any(|atom| {
             let text = match atom.text.strip_prefix("ceil_div(") {
                 Some(inside) => match inside.rsplit_once(", ") {
-                    Some((dividend, divisor)) if !holds_word(divisor, name) => dividend,
+                    Some((dividend, divisor)) if is_below(divisor, 2048) => dividend,
                     _ => return false,
                 },
                 None => &atom.text,
@@ -316,6 +317,16 @@ impl Polynomial {
         self.terms.keys().map(Vec::len).max().unwrap_or_default()
     }
 
+    /// The largest number of sizes that are multiplied in a term with `name`. A function of a product
+    /// counts as two.
+    pub(super) fn degree_with(&self, name: &str) -> usize {
+        let with = |factors: &&Vec<Atom>| factors.iter().any(|atom| holds_word(&atom.text, name));
+        let degree_of = |factors: &Vec<Atom>| {
+            factors.iter().map(|atom| 1 + usize::from(holds_product(&atom.text))).sum()
+        };
+        self.terms.keys().filter(with).map(degree_of).max().unwrap_or_default()
+    }
+
     /// It as an expression of kernel.toml, with the terms of the highest degree first.
     pub(in crate::kernel) fn text(&self) -> String {
         let mut terms: Vec<(&Vec<Atom>, &i64)> = self.terms.iter().collect();
@@ -354,6 +365,21 @@ impl Atom {
             format!("({})", self.text)
         }
     }
+}
+
+/// Whether a text that may end with a bracket is a number below `limit`.
+fn is_below(text: &str, limit: i64) -> bool {
+    text.trim_end_matches(')').parse().is_ok_and(|number: i64| number < limit)
+}
+
+/// Whether a size is multiplied by another one in `text`.
+fn holds_product(text: &str) -> bool {
+    let is_name = |word: &str| word.starts_with(|c: char| c.is_alphabetic());
+    text.match_indices(" * ").any(|(at, sign)| {
+        let before = text.get(..at).and_then(|text| text.rsplit([' ', '(']).next());
+        is_name(before.unwrap_or_default())
+            && is_name(text.get(at + sign.len()..).unwrap_or_default())
+    })
 }
 
 /// Whether the identifier `name` is in `text`.

@@ -42,6 +42,27 @@ pub(in crate::kernel) struct Field {
     pub(super) count: u64,
 }
 
+/// A structure in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Layout {
+    pub(super) bytes: u64,
+    alignment: u64,
+    /// Its numbers and pointers, those of inner structures included, in their order.
+    pub(super) members: Vec<Member>,
+}
+
+/// A number or pointer in a structure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Member {
+    /// As it is written behind the structure's name: `scale`, `size.x`, `strides.0`.
+    pub(super) path: String,
+    pub(super) kind: TypeText,
+    pub(super) offset: u64,
+}
+
+/// The most members of a structure, with those of inner ones.
+const MAX_MEMBERS: usize = 256;
+
 impl TypeTable {
     /// What a type stands for after aliases.
     pub(super) fn resolve(&self, kind: &TypeText) -> TypeText {
@@ -76,36 +97,86 @@ impl TypeTable {
         if let Some(vector) = vector(name) {
             return Some(vector);
         }
-        let fields = self.structures.get(name)?;
-        if depth > 8 {
-            return None;
+        if let Some(bytes) = random_state(name) {
+            return Some(ElementType { dtype: Dtype::U8, count: bytes });
         }
-        let members: Vec<(Option<ElementType>, u64)> = fields
-            .iter()
-            .map(|field| {
-                let element = match field.kind.stars {
-                    0 => self.element_within(&field.kind, depth + 1),
-                    _ => Some(ElementType { dtype: Dtype::U64, count: 1 }),
-                };
-                (element, field.count)
-            })
-            .collect();
-        let first = members.first()?.0?;
-        if members.iter().all(|(element, _)| element.is_some_and(|e| e.dtype == first.dtype)) {
-            let counts = members.iter().map(|(e, n)| e.map_or(0, |e| e.count).checked_mul(*n));
-            let count = counts.sum::<Option<u64>>()?;
-            return Some(ElementType { dtype: first.dtype, count });
-        }
-        let (mut end, mut alignment) = (0_u64, 1_u64);
-        for (element, count) in members {
-            let element = element?;
-            let unit = element.dtype.bytes_for(1)?.max(1);
-            alignment = alignment.max(unit);
-            end = end.checked_next_multiple_of(unit)?;
-            end = end.checked_add(element.bytes()?.checked_mul(count)?)?;
-        }
-        Some(ElementType { dtype: Dtype::U8, count: end.checked_next_multiple_of(alignment)? })
+        let layout = self.layout_within(&kind, depth)?;
+        let dtypes: Option<Vec<Dtype>> =
+            layout.members.iter().map(|m| dtype(&m.kind.words)).collect();
+        let same = dtypes.filter(|_| layout.members.iter().all(|member| member.kind.stars == 0));
+        let same =
+            same.and_then(|found| found.first().copied().filter(|d| found.iter().all(|o| o == d)));
+        let dtype = same.unwrap_or(Dtype::U8);
+        Some(ElementType { dtype, count: layout.bytes.checked_div(dtype.bytes_for(1)?)? })
     }
+
+    /// The members of a structure or vector, as a C++ compiler lays them out. `None` for another
+    /// type, and if a member is not known.
+    pub(super) fn layout(&self, kind: &TypeText) -> Option<Layout> {
+        self.layout_within(&self.resolve(kind), 0)
+    }
+
+    fn layout_within(&self, kind: &TypeText, depth: u32) -> Option<Layout> {
+        let [name] = kind.words.as_slice() else { return None };
+        if let Some(ElementType { dtype, count }) = vector(name) {
+            let unit = dtype.bytes_for(1)?;
+            let names = ["x", "y", "z", "w"].iter().take(usize::try_from(count).ok()?);
+            let kind = TypeText { words: vec![dtype_word(dtype).into()], ..TypeText::default() };
+            let members = names.zip(0..).map(|(name, at)| Member {
+                path: (*name).to_owned(),
+                kind: kind.clone(),
+                offset: at * unit,
+            });
+            let alignment = if count == 3 { unit } else { (count * unit).min(16) };
+            return Some(Layout { bytes: count * unit, alignment, members: members.collect() });
+        }
+        let fields = self.structures.get(name).filter(|_| depth <= 8)?;
+        let mut layout = Layout { bytes: 0, alignment: 1, members: Vec::new() };
+        for field in fields {
+            let inner = self.field_layout(field, depth)?;
+            layout.alignment = layout.alignment.max(inner.alignment);
+            for at in 0..field.count {
+                let start = layout.bytes.checked_next_multiple_of(inner.alignment)?;
+                let index = if field.count == 1 { String::new() } else { format!(".{at}") };
+                for member in &inner.members {
+                    let rest = if member.path.is_empty() { "" } else { "." };
+                    layout.members.push(Member {
+                        path: format!("{}{index}{rest}{}", field.name, member.path),
+                        kind: member.kind.clone(),
+                        offset: start.checked_add(member.offset)?,
+                    });
+                }
+                layout.bytes = start.checked_add(inner.bytes)?;
+                if layout.members.len() > MAX_MEMBERS {
+                    return None;
+                }
+            }
+        }
+        layout.bytes = layout.bytes.max(1).checked_next_multiple_of(layout.alignment)?;
+        Some(layout)
+    }
+
+    /// One element of a field.
+    fn field_layout(&self, field: &Field, depth: u32) -> Option<Layout> {
+        let kind = self.resolve(&field.kind);
+        let unit = match kind.stars {
+            0 => dtype(&kind.words).and_then(|dtype| dtype.bytes_for(1)).filter(|bytes| *bytes > 0),
+            _ => Some(8),
+        };
+        let Some(bytes) = unit else { return self.layout_within(&kind, depth + 1) };
+        let members = vec![Member { path: String::new(), kind, offset: 0 }];
+        Some(Layout { bytes, alignment: bytes, members })
+    }
+}
+
+/// The size of a generator's state of cuRAND.
+fn random_state(name: &str) -> Option<u64> {
+    Some(match name {
+        "curandState" | "curandState_t" | "curandStateXORWOW" | "curandStateXORWOW_t" => 48,
+        "curandStatePhilox4_32_10" | "curandStatePhilox4_32_10_t" => 64,
+        "curandStateMRG32k3a" | "curandStateMRG32k3a_t" => 72,
+        _ => return None,
+    })
 }
 
 fn vector(name: &str) -> Option<ElementType> {
@@ -133,6 +204,24 @@ fn vector(name: &str) -> Option<ElementType> {
         _ => return None,
     };
     of(dtype, count.into())
+}
+
+/// The type in C++ of one number.
+fn dtype_word(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F64 => "double",
+        Dtype::F16 => "half",
+        Dtype::Bf16 => "nv_bfloat16",
+        Dtype::I64 => "int64_t",
+        Dtype::I32 => "int",
+        Dtype::I16 => "int16_t",
+        Dtype::I8 => "int8_t",
+        Dtype::U64 => "uint64_t",
+        Dtype::U32 => "uint32_t",
+        Dtype::U16 => "uint16_t",
+        Dtype::U8 => "uint8_t",
+        _ => "float",
+    }
 }
 
 /// The dtype of a type that is one number.

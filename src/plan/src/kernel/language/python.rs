@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::super::python::functions;
 use super::super::spec::{DeclaredWork, EntryPoint, PythonFunction, ReferenceSpec, Sizes};
 use super::super::{FoundKernel, KernelError, KernelSpec, name_of};
 use super::Language;
@@ -152,17 +153,6 @@ fn reference(file: &Path, text: &str) -> Option<PathBuf> {
     let beside = file.with_file_name("reference.py");
     let source = regular_file::read_to_string(&beside, MAX_FILE_BYTES).ok()?;
     has_generate_input(&source).then_some(beside)
-}
-
-/// Functions at the top level, each with the text of its parameter list.
-fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.match_indices("def ").filter_map(move |(at, _)| {
-        let starts_line = at == 0 || text.as_bytes().get(at - 1) == Some(&b'\n');
-        let (name, rest) = text[at + 4..].split_once('(')?;
-        let (parameters, _) = rest.split_once(')')?;
-        (starts_line && super::super::is_identifier(name.trim()))
-            .then_some((name.trim(), parameters))
-    })
 }
 
 #[cfg(test)]

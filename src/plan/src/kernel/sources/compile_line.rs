@@ -5,7 +5,7 @@
 //! the program is are taken over. Those that name outputs, other compilers or architectures are
 //! not, nor `-g` and `-G`, with which no kernel has its real speed.
 
-use super::super::cuda_scanner::blank_comments;
+use super::super::cuda_source::launches_on_device;
 
 /// A command line in the comments of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -236,7 +236,7 @@ pub(super) fn libraries(includes: &[String], texts: &[String], given: &[String])
     if DRIVER_CALLS.iter().any(|call| has(call)) {
         needed.push(&["-lcuda"]);
     }
-    if texts.iter().any(|text| launches_on_device(&blank_comments(text))) {
+    if texts.iter().any(|text| launches_on_device(text)) {
         needed.push(&["-rdc=true", "-lcudadevrt"]);
     }
     let mut found: Vec<String> = Vec::new();
@@ -250,35 +250,6 @@ pub(super) fn libraries(includes: &[String], texts: &[String], given: &[String])
         }
     }
     found
-}
-
-/// Whether a kernel launches kernels: `<<<` stands in the body of a `__global__` function. Such a
-/// program is linked with the device runtime.
-fn launches_on_device(code: &str) -> bool {
-    let mut rest = code;
-    while let Some((_, kernel)) = rest.split_once("__global__") {
-        let Some(open) = kernel.find(['{', ';']) else { return false };
-        let end = if kernel[open..].starts_with('{') { end_of_body(kernel, open) } else { open };
-        if kernel[open..end].contains("<<<") {
-            return true;
-        }
-        rest = &kernel[end..];
-    }
-    false
-}
-
-/// The index after the bracket that closes the one at `open`, or that of the end.
-fn end_of_body(code: &str, open: usize) -> usize {
-    let mut depth = 0_usize;
-    for (index, byte) in code.bytes().enumerate().skip(open) {
-        match byte {
-            b'{' => depth += 1,
-            b'}' if depth == 1 => return index + 1,
-            b'}' => depth -= 1,
-            _ => {}
-        }
-    }
-    code.len()
 }
 
 #[cfg(test)]
@@ -319,16 +290,5 @@ mod tests {
         assert!(libraries(&includes, &[], &["-lcublas".to_owned()]).is_empty());
         let text = ["#pragma omp parallel\ncuInit(0);".to_owned()];
         assert_eq!(libraries(&[], &text, &[]), ["-Xcompiler", "-fopenmp", "-lcuda"]);
-    }
-
-    #[test]
-    fn launches_of_kernels_are_told_from_those_of_the_host() {
-        assert!(launches_on_device("__global__ void k() { if (1) { c<<<1, 1>>>(); } }"));
-        assert!(!launches_on_device("__global__ void k() {} int main() { k<<<1, 1>>>(); }"));
-        assert!(!launches_on_device("__global__ void k(); int main() { k<<<1, 1>>>(); }"));
-        assert!(!launches_on_device("__global__ void k() {"));
-        assert!(launches_on_device(
-            "__global__ void a() {} __global__ void b() { a<<<1, 1>>>(); }"
-        ));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::cuda_scanner::scan;
+use super::super::cuda_source::has_main;
 use super::program_files::{ProgramFiles, collect};
 use super::{Found, FoundProgram, KernelSource, NvccBuild, ProgramBuild, text_of};
 use crate::kernel::{KernelError, ProfileMode, name_of};
@@ -12,7 +12,7 @@ pub(super) static CUDA_PROGRAM: KernelSource = KernelSource { name: "a CUDA C++ 
 
 fn read(path: &Path) -> Option<Result<Found, KernelError>> {
     let text = text_of(path, &["cu", "cpp", "cc", "cxx"])?;
-    scan(&text).main.then(|| program(path, &text).map(Found::Program))
+    has_main(&text).then(|| program(path, &text).map(Found::Program))
 }
 
 /// The program of this source, which has a `main`.

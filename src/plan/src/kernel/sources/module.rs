@@ -5,11 +5,14 @@
 //! kernels with such parameters do, and it is read as if it were a source
 //! ([`super::super::cuda_source`]). `--launch` says what is known better.
 
+mod ptx_use;
+
 use std::path::Path;
 
 use rgpu_format::container::{Image, Limits, walk};
 use rgpu_format::{cubin, demangle, ptx};
 
+use self::ptx_use::{ParamUse, SizeUse, uses_of};
 use super::super::cuda_source::infer::infer;
 use super::super::{EntryPoint, FoundKernel, is_identifier, plain_kernel_name};
 use super::{Found, KernelSource};
@@ -35,6 +38,8 @@ struct ModuleKernel {
     params: Vec<ModuleParam>,
     /// Threads of a block, if the code limits or demands them.
     block: Option<u32>,
+    /// How it uses its parameters; empty if that is not known.
+    uses: Vec<ParamUse>,
     /// Whether it reads `%tid.y` or `%ctaid.y`; `None` if that is not known.
     is_flat: Option<bool>,
 }
@@ -112,7 +117,7 @@ fn of_cubin(bytes: &[u8]) -> Result<Vec<ModuleKernel>, String> {
             let block = kernel.required_block.or(kernel.max_threads).and_then(threads);
             let params = kernel.params.iter();
             let params = params.map(|param| ModuleParam { bytes: param.bytes, kind: None });
-            named(kernel.name, params.collect(), block, None)
+            named(kernel.name, params.collect(), block, None, Vec::new())
         })
         .collect())
 }
@@ -136,7 +141,13 @@ fn of_ptx(text: &str) -> Vec<ModuleKernel> {
         let is_flat =
             !["%tid.y", "%tid.z", "%ctaid.y", "%ctaid.z"].iter().any(|r| body.contains(r));
         let block = ptx_threads(after);
-        kernels.push(named(name.to_owned(), params.map(ptx_param).collect(), block, Some(is_flat)));
+        let names: Vec<&str> = params.clone().map(ptx_param_name).collect();
+        let uses = uses_of(body, &names);
+        let mut params: Vec<ModuleParam> = params.map(ptx_param).collect();
+        for (param, used) in params.iter_mut().zip(&uses) {
+            param.narrow(used, body);
+        }
+        kernels.push(named(name.to_owned(), params, block, Some(is_flat), uses));
     }
     kernels
 }
@@ -149,6 +160,31 @@ fn ptx_threads(directives: &str) -> Option<u32> {
         .split(',')
         .map(|number| number.split_whitespace().next().unwrap_or_default().parse::<u32>().ok())
         .try_fold(1_u32, |product, number| product.checked_mul(number?))
+}
+
+/// The last word without its extent.
+fn ptx_param_name(param: &str) -> &str {
+    let word = param.split_whitespace().last().unwrap_or_default();
+    word.split('[').next().unwrap_or_default()
+}
+
+impl ModuleParam {
+    /// Takes over what the kernel's instructions tell of its type.
+    fn narrow(&mut self, used: &ParamUse, body: &str) {
+        let is_array = self.kind.as_deref() == Some("float *");
+        self.kind = match (used.element, self.bytes) {
+            (Some(element), 8) if is_array => {
+                let constant = if used.is_written { "" } else { "const " };
+                Some(format!("{constant}{element} *"))
+            }
+            // What no address is computed of is a number, unless another function gets it.
+            (None, 8) if is_array && used.size.is_some() && !body.contains("call") => {
+                Some("long long".to_owned())
+            }
+            (None, 4) if used.is_float => Some("float".to_owned()),
+            _ => self.kind.take(),
+        };
+    }
 }
 
 /// `.param .u64 .ptr .global .align 1 name`, `.param .align 8 .b8 name[16]`.
@@ -181,6 +217,7 @@ fn named(
     mut params: Vec<ModuleParam>,
     block: Option<u32>,
     is_flat: Option<bool>,
+    uses: Vec<ParamUse>,
 ) -> ModuleKernel {
     let demangled = demangle::demangle(&symbol).filter(|text| text.ends_with(')'));
     if let Some(text) = &demangled {
@@ -204,7 +241,7 @@ fn named(
             _ => None,
         };
     }
-    ModuleKernel { symbol, demangled, params, block, is_flat }
+    ModuleKernel { symbol, demangled, params, block, uses, is_flat }
 }
 
 /// Splits a list of types at the commas outside of brackets.
@@ -303,15 +340,19 @@ fn infer_kernel(
     let mut found = infer(path, &source, Some(&asked))?;
     found.spec.entry = EntryPoint::Device(kernel.symbol.clone());
     let types: Vec<&str> = kernel.params.iter().filter_map(|p| p.kind.as_deref()).collect();
-    let origin = match kernel.demangled {
-        Some(_) => "its symbol says so",
-        None => "by their sizes",
+    let origin = match (&kernel.demangled, kernel.uses.is_empty()) {
+        (Some(_), _) => "its symbol says so",
+        (None, false) => "by its instructions",
+        (None, true) => "by their sizes",
     };
     let line = format!("`{}` takes ({}): {origin}", kernel.name(), types.join(", "));
     found.assumptions.insert(0, line);
     if rest.is_empty() {
-        let hint =
-            "what it does with its arrays is not known: `--launch` gives launch and elements";
+        let hint = if kernel.uses.iter().any(|used| used.size.is_some()) {
+            "launch and elements fit its comparisons and rows; `--launch` gives others"
+        } else {
+            "what it does with its arrays is not known: `--launch` gives launch and elements"
+        };
         found.assumptions.insert(1, hint.to_owned());
     }
     Ok(found)
@@ -321,6 +362,7 @@ fn infer_kernel(
 /// kind usually does, so that a launch can be guessed.
 fn declaration(path: &Path, kernel: &ModuleKernel) -> Result<String, KernelError> {
     let (mut params, mut arrays, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut by_use: Vec<(SizeUse, String)> = Vec::new();
     let integers = kernel.params.iter().filter(|p| p.kind.as_deref().is_some_and(is_size)).count();
     for (at, param) in kernel.params.iter().enumerate() {
         let Some(kind) = &param.kind else {
@@ -338,6 +380,8 @@ fn declaration(path: &Path, kernel: &ModuleKernel) -> Result<String, KernelError
         let name = if is_size(kind) {
             let name = if integers == 1 { "n".to_owned() } else { format!("n{}", sizes.len()) };
             sizes.push(name.clone());
+            let used = kernel.uses.get(at).and_then(|used| used.size);
+            by_use.extend(used.map(|used| (used, name.clone())));
             name
         } else if kind.contains('*') {
             let name = format!("p{at}");
@@ -352,7 +396,7 @@ fn declaration(path: &Path, kernel: &ModuleKernel) -> Result<String, KernelError
         arrays.iter().map(|name| format!("{name}[{index}]; ")).collect()
     };
     let index = "int x = blockIdx.x * blockDim.x + threadIdx.x; ";
-    let body = match (sizes.as_slice(), kernel.is_flat) {
+    let body = body_by_use(kernel, &by_use, &touch).unwrap_or_else(|| match (sizes.as_slice(), kernel.is_flat) {
         // One element for each thread.
         ([], _) => format!("{index}{}", touch("x")),
         ([only], _) => format!("{index}if (x < {only}) {{ {}}}", touch("x")),
@@ -367,7 +411,7 @@ fn declaration(path: &Path, kernel: &ModuleKernel) -> Result<String, KernelError
              {{ {}}}",
             touch(&format!("blockIdx.x * {columns} + i"))
         ),
-    };
+    });
     let bounds = kernel.block.map(|threads| format!("__launch_bounds__({threads}) "));
     Ok(format!(
         "__global__ void {}{}({}) {{ {body} }}",
@@ -375,6 +419,46 @@ fn declaration(path: &Path, kernel: &ModuleKernel) -> Result<String, KernelError
         kernel.declared_name(),
         params.join(", ")
     ))
+}
+
+/// A body that touches the arrays as the sizes are used; `None` if no size is seen to be used.
+fn body_by_use(
+    kernel: &ModuleKernel,
+    by_use: &[(SizeUse, String)],
+    touch: &dyn Fn(&str) -> String,
+) -> Option<String> {
+    let named = |wanted: &[SizeUse]| -> Vec<&str> {
+        let found = by_use.iter().filter(|(used, _)| wanted.contains(used));
+        found.map(|(_, name)| name.as_str()).collect()
+    };
+    let index = "int x = blockIdx.x * blockDim.x + threadIdx.x; ";
+    let columns = named(&[SizeUse::Below(0), SizeUse::RowLength]);
+    let has_rows = !named(&[SizeUse::RowLength]).is_empty();
+    if let ([column, ..], [row, ..], Some(false)) =
+        (columns.as_slice(), named(&[SizeUse::Below(1)]).as_slice(), kernel.is_flat)
+    {
+        return Some(format!(
+            "{index}int y = blockIdx.y * blockDim.y + threadIdx.y; \
+             if (x < {column} && y < {row}) {{ {}}}",
+            touch(&format!("y * {column} + x"))
+        ));
+    }
+    if has_rows && kernel.is_flat == Some(true) {
+        // A block for each row, whose lengths may differ from array to array.
+        let limit = named(&[SizeUse::Rows]);
+        let limit = limit.first().map(|rows| format!("if (blockIdx.x < {rows}) "));
+        let loops = columns.iter().map(|length| {
+            format!(
+                "for (int i = threadIdx.x; i < {length}; i += blockDim.x) {{ {}}} ",
+                touch(&format!("blockIdx.x * {length} + i"))
+            )
+        });
+        return Some(format!("{}{{ {}}}", limit.unwrap_or_default(), loops.collect::<String>()));
+    }
+    match (columns.as_slice(), kernel.is_flat) {
+        ([only], Some(true)) => Some(format!("{index}if (x < {only}) {{ {}}}", touch("x"))),
+        _ => None,
+    }
 }
 
 /// Whether a type is that of a size.

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::super::cuda_scanner::scan;
-use super::super::source::{common_folder, normalize_lexically};
+use super::super::cuda_source::{has_main, kernel_names};
+use super::super::source::{common_folder, header_folder, normalize_lexically};
 use super::super::{KernelError, KernelFolders, OwnFiles, is_private};
 use super::SentContent;
 use super::compile_line::{CompileLine, compile_line, libraries};
@@ -25,30 +25,11 @@ const MAX_INCLUDES: usize = 10_000;
 /// The most files that are sent.
 const MAX_FILES: usize = 2_000;
 
-/// How many folders above the source are searched for common headers.
-const MAX_LEVELS: usize = 6;
-
 /// The most literals of a source that are looked at as names of files.
 const MAX_LITERALS: usize = 2_000;
 
 /// The most bytes of the files that a program opens, in all.
 const MAX_DATA_BYTES: u64 = 256 << 20;
-
-/// Where projects keep common headers, relative to the source's folder or one above it.
-const HEADER_FOLDERS: &[&str] = &[
-    "",
-    "include",
-    "inc",
-    "includes",
-    "common",
-    "Common",
-    "common/inc",
-    "common/include",
-    "utils",
-    "util",
-    "helpers",
-    "src",
-];
 
 /// The endings of sources that may lie beside a header.
 const SOURCE_ENDINGS: &[&str] = &["cu", "cpp", "cc", "cxx"];
@@ -156,7 +137,7 @@ impl Search {
                     if is_private(&path) {
                         continue;
                     }
-                    self.own_files.check(&path, None)?;
+                    self.own_files.check_include(&path)?;
                 }
                 let bytes = match agent_files::read(&path, MAX_SOURCE_BYTES) {
                     Ok(bytes) => bytes,
@@ -211,19 +192,10 @@ impl Search {
         if !name.contains('.') {
             return None;
         }
-        for above in self.folder.ancestors().take(MAX_LEVELS) {
-            for inner in HEADER_FOLDERS {
-                let folder = above.join(inner);
-                let path = normalize_lexically(&folder.join(name));
-                if path.is_file() && !is_private(&path) && self.own_files.check(&path, None).is_ok()
-                {
-                    self.folders.push(folder.clone());
-                    self.found_folders.push(folder);
-                    return Some(path);
-                }
-            }
-        }
-        None
+        let folder = header_folder(&self.folder, name, &self.own_files)?;
+        self.folders.push(folder.clone());
+        self.found_folders.push(folder.clone());
+        Some(normalize_lexically(&folder.join(name)))
     }
 
     /// Adds `kernel.cu` for the header `kernel.h` beside it, if it is no program itself and no
@@ -239,7 +211,7 @@ impl Search {
                 continue;
             }
             let Ok(bytes) = agent_files::read(&path, MAX_SOURCE_BYTES) else { continue };
-            if !scan(&String::from_utf8_lossy(&bytes)).main {
+            if !has_main(&String::from_utf8_lossy(&bytes)) {
                 self.sources.push(path);
             }
         }
@@ -302,7 +274,7 @@ impl Search {
             cwd: place(&self.folder),
             files,
             options,
-            kernels: kernel_names(&texts),
+            kernels: kernels_of(&texts),
             assumptions,
         })
     }
@@ -337,9 +309,9 @@ impl Search {
 }
 
 /// The names of the kernels in these texts, each once.
-pub(super) fn kernel_names<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+pub(super) fn kernels_of<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut known = HashSet::new();
-    let names = texts.into_iter().flat_map(|text| scan(text).functions).map(|found| found.name);
+    let names = texts.into_iter().flat_map(|text| kernel_names(text));
     names.filter(|name| known.insert(name.clone())).collect()
 }
 

@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::cuda_scanner::scan;
+use super::super::cuda_source::has_main;
 use super::super::source::{common_folder, normalize_lexically};
 use super::super::{KernelError, KernelFolders, OwnFiles, is_private, name_of};
 use super::cuda_program::program;
-use super::program_files::kernel_names;
+use super::program_files::kernels_of;
 use super::{BuildSystem, FolderBuild, Found, FoundProgram, KernelSource, ProgramBuild};
 use crate::kernel::ProfileMode;
 use rgpu_model::agent_files;
@@ -95,7 +95,7 @@ fn project(
     let sent = std::iter::once(&absolute).chain(&outer);
     let sent = sent.map(|path| (place(path), path.clone())).collect();
     let in_cuda = texts.iter().filter(|(path, _)| has_extension(path, &["cu", "cuh"]));
-    let kernels = kernel_names(in_cuda.map(|(_, text)| text));
+    let kernels = kernels_of(in_cuda.map(|(_, text)| text));
     let name = name_of(&absolute);
     let mut assumptions = vec![match system {
         BuildSystem::CMake => "the folder is sent and built there by CMake".to_owned(),
@@ -153,7 +153,7 @@ fn only_program(folder: &Path, files: &[PathBuf]) -> Option<Result<Found, Kernel
         .iter()
         .filter(is_here)
         .filter_map(|path| Some((path, text(path)?)))
-        .filter(|(_, text)| scan(text).main)
+        .filter(|(_, text)| has_main(text))
         .collect();
     match programs.as_slice() {
         [] => None,

@@ -8,7 +8,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "names in the folder of the user's script")]
 
-mod device_code;
 mod outline;
 mod own_kernels;
 
@@ -16,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{Found, FoundProgram, KernelSource, text_of};
-use crate::kernel::{KernelError, ProfileMode, cuda_scanner, imports, name_of};
+use crate::kernel::{KernelError, ProfileMode, cuda_source, imports, name_of};
 use outline::{Definition, Outline};
 use own_kernels::{OwnKernels, cuda_text};
 use rgpu_model::agent_files;
@@ -62,9 +61,8 @@ impl CudaInPython {
         let mut lines = Vec::new();
         let mut left_out = 0;
         for text in outline.texts.iter().filter(|text| text.text.contains("__global__")) {
-            let (code, host_parts) = device_code::device_code(&cuda_text(text));
-            let names: Vec<String> =
-                cuda_scanner::scan(&code).functions.into_iter().map(|f| f.name).collect();
+            let (code, host_parts) = cuda_source::device_code(&cuda_text(text));
+            let names = cuda_source::kernel_names(&code);
             if names.is_empty() {
                 continue;
             }

@@ -18,7 +18,7 @@ use super::{
     COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
 };
 use super::{arch, build, dsl_layouts, facts, torch_hook, wheels};
-use crate::kernel::{KernelSpec, ModeStep, ProfileMode, SourceTree};
+use crate::kernel::{KernelSpec, ModeStep, ProfileMode, ReferenceSpec, SourceTree};
 use crate::tool::{nsys, nvidia_smi};
 use rgpu_model::RungId;
 use rgpu_model::agent_files;
@@ -41,6 +41,8 @@ pub(super) struct Planner<'a> {
     pub(super) facts: &'a HostFacts,
     binaries: &'a HostBinaries,
     gpu: bool,
+    /// Whether the host can run the reference.
+    has_reference: bool,
     pub(super) jobs: JobRunner<'a>,
     pub(super) steps: Vec<Step>,
     pub(super) files: Vec<BundleFile>,
@@ -63,6 +65,7 @@ impl<'a> Planner<'a> {
             facts,
             binaries,
             gpu,
+            has_reference: false,
             jobs: JobRunner::new(request, facts),
             steps: Vec::new(),
             files: Vec::new(),
@@ -345,14 +348,18 @@ impl<'a> Planner<'a> {
         } else {
             OnFailure::Continue
         };
-        let timeout = self.request.timeout_s;
-        match build::reference_step(target.sources, self.facts, on_failure, timeout) {
-            Some(step) => self.steps.push(step),
-            None if target.input.reference.is_some() => self
-                .info
-                .notes
-                .push("the host has no C compiler: results are not checked".to_owned()),
-            None => {}
+        let Some(reference) = &target.spec.reference else { return };
+        if reference.is_python() {
+            self.has_reference = path_of(self.facts, "python3").is_some();
+        } else {
+            let timeout = self.request.timeout_s;
+            let step = build::reference_step(target.sources, self.facts, on_failure, timeout);
+            self.has_reference = step.is_some();
+            self.steps.extend(step);
+        }
+        if !self.has_reference {
+            let lacks = lacks_for(reference);
+            self.info.notes.push(format!("the host has no {lacks}: results are not checked"));
         }
     }
 
@@ -440,7 +447,7 @@ impl<'a> Planner<'a> {
 
     fn verify(&mut self, name: &str) {
         let built = self.has_step("reference");
-        let checked = built || self.jobs.is_python();
+        let checked = self.has_reference || self.jobs.is_python();
         let input = if checked { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
         let (argv, artifacts) = self.jobs.command("verify", input, &[], "verify");
         let title = if checked {
@@ -606,14 +613,14 @@ impl<'a> Planner<'a> {
             let name = &target.spec.name;
             self.step("time", format!("check and measure {name} on the CPU"), false, vec![rung]);
         }
-        let runnable = self.has_step("reference") || self.jobs.is_python();
+        let runnable = self.has_reference || self.jobs.is_python();
         if runnable && let Ok(()) = self.profile(Vec::new()) {
             return;
         }
         let without = |rung: RungId, code| ladder::left_out(self.request, &rung, code);
-        let lowest = match target.input.reference {
-            Some(_) => RungRecord {
-                message: "the host has no C compiler for the reference".to_owned(),
+        let lowest = match &target.spec.reference {
+            Some(reference) => RungRecord {
+                message: format!("the host has no {} for the reference", lacks_for(reference)),
                 ..without(RungId::Cpu, "tool_missing")
             },
             None => without(RungId::Cpu, "no_reference"),
@@ -622,7 +629,11 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A rung that runs one of our own programs or an exporter.
+/// What a host needs to run a reference on its CPU.
+fn lacks_for(reference: &ReferenceSpec) -> &'static str {
+    if reference.is_python() { "python3" } else { "C compiler" }
+}
+
 /// The job of the runner that a rung runs. Without a GPU a rung of any tool runs what the CPU can.
 fn job_of(rung: &str, has_gpu: bool) -> RunnerJob {
     let jobs = [

@@ -69,8 +69,8 @@ pub static REASONS: &[Reason] = &[
         "outside_arrays",
         Side::Kernel,
         "the assumed launch reads or writes outside of an array",
-        "its log names the line; give the launch and the elements of each array: \
-         `--launch 'KERNEL<<<GRID, BLOCK>>>(…)'`, or complete the kernel.toml of `rgpu kernels new`",
+        "its log names the line; `--launch` gives the launch and the elements of each array, as does \
+         the kernel.toml that `rgpu kernels new` writes",
     ),
     row(
         "hung",
@@ -578,7 +578,8 @@ pub static REASONS: &[Reason] = &[
         "python_unresolved",
         Side::Kernel,
         "a dependency of the file cannot be resolved",
-        "look at `dependencies` in its `# /// script` block",
+        "look at its dependencies, such as `dependencies` in its `# /// script` block; if no version \
+         is found of any package (`from versions: none`), the host may not reach the package index",
     ),
     // NVIDIA's archives for a host (`host_tool`).
     row(

@@ -9,7 +9,7 @@ use rgpu_case::{
 
 use super::build;
 use super::request::Request;
-use crate::kernel::{EntryPoint, KernelSpec, ModelSpec, SourceTree};
+use crate::kernel::{EntryPoint, KernelSpec, ModelSpec, SourceTree, usual_tolerance};
 
 /// Makes the runner's input; all paths are relative to the job's folder, where it lies.
 pub(super) fn runner_input(
@@ -22,10 +22,11 @@ pub(super) fn runner_input(
 ) -> RunnerInput {
     let module = build::module(spec);
     let reference = spec.reference.as_ref().map(|reference| {
-        let check = HostFunction {
-            library: build::REFERENCE.to_owned(),
-            function: reference.function.clone(),
+        let library = match &sources.reference {
+            Some(source) if reference.is_python() => in_job(source),
+            _ => build::REFERENCE.to_owned(),
         };
+        let check = HostFunction { library, function: reference.function.clone() };
         if spec.is_python() {
             let file = sources.reference.as_deref().unwrap_or(&sources.source);
             return Reference::Python {
@@ -77,7 +78,7 @@ pub(super) fn runner_input(
         },
         cases,
         reference,
-        tolerance: spec.reference.as_ref().map_or_else(Tolerance::default, |r| r.tolerance),
+        tolerance: tolerance(spec),
         seed,
         timing: request.timing.clone(),
         policies: request.policies.clone(),
@@ -85,6 +86,16 @@ pub(super) fn runner_input(
             program: task.rules.program.as_deref().map(in_job),
             ..task.rules.clone()
         }),
+    }
+}
+
+/// The tolerance of outputs. Calls of a bare kernel that nothing checks may differ: which of them
+/// is right is not known, and the report says so.
+fn tolerance(spec: &KernelSpec) -> Tolerance {
+    match (&spec.reference, &spec.file) {
+        (Some(reference), _) => reference.tolerance,
+        (None, Some(_)) => Tolerance::default(),
+        (None, None) => Tolerance { mismatch_fraction: 1.0, ..usual_tolerance(&spec.args) },
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::super::cuda_scanner::scan;
+use super::super::super::cuda_source::kernel_names;
 use super::super::super::{KernelError, KernelFolders, OwnFiles, ProfileMode};
 use super::super::{FoundProgram, NvccBuild, ProgramBuild, SentContent};
 use super::task::Task;
@@ -32,8 +32,7 @@ pub(super) fn program(task: &Task, submission: PathBuf) -> Result<FoundProgram, 
         let bytes = agent_files::read(path, MAX_SOURCE_BYTES)
             .map_err(KernelError::unreadable(path, Some(TASK_FILE)))?;
         if *path == submission {
-            let found = scan(&String::from_utf8_lossy(&bytes));
-            kernels.extend(found.functions.into_iter().map(|function| function.name));
+            kernels.extend(kernel_names(&String::from_utf8_lossy(&bytes)));
         }
         sent.push((name.clone(), bytes));
     }

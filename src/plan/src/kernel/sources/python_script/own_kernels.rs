@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::outline::{Outline, SourceText};
 use crate::kernel::python_tokens::unescaped;
-use crate::kernel::{cuda_scanner, is_identifier};
+use crate::kernel::{cuda_source, is_identifier};
 
 /// The most kernels of one program.
 const MAX_KERNELS: usize = 200;
@@ -99,8 +99,8 @@ impl OwnKernels {
 
     /// Takes the `__global__` functions of a CUDA text.
     fn take_cuda(&mut self, text: &str) {
-        for function in cuda_scanner::scan(text).functions {
-            self.add(function.name, "CUDA C++");
+        for name in cuda_source::kernel_names(text) {
+            self.add(name, "CUDA C++");
         }
     }
 

@@ -29,7 +29,7 @@ const HOST_WORDS: [&str; 16] = [
 const HOST_HEADERS: [&str; 6] = ["ATen/", "c10/", "pybind11/", "torch/", "THC/", "Python.h"];
 
 /// The device code of a text, and how many declarations were left out.
-pub(super) fn device_code(text: &str) -> (String, usize) {
+pub(in crate::kernel) fn device_code(text: &str) -> (String, usize) {
     let mut code = String::with_capacity(text.len());
     let mut left_out = 0;
     for part in declarations(text) {
@@ -43,12 +43,20 @@ pub(super) fn device_code(text: &str) -> (String, usize) {
     (code, left_out)
 }
 
-fn is_host_code(part: &str) -> bool {
-    let line = part.trim_start();
-    if let Some(directive) = line.strip_prefix('#') {
+/// Whether a text includes a header of torch or Python.
+pub(in crate::kernel) fn includes_torch(text: &str) -> bool {
+    text.lines().any(|line| {
+        let directive = line.trim_start().strip_prefix('#').unwrap_or_default();
         let name = directive.trim_start().strip_prefix("include").unwrap_or_default();
         let name = name.trim_start().trim_start_matches(['<', '"']);
-        return HOST_HEADERS.iter().any(|header| name.starts_with(header));
+        HOST_HEADERS.iter().any(|header| name.starts_with(header))
+    })
+}
+
+fn is_host_code(part: &str) -> bool {
+    let line = part.trim_start();
+    if line.starts_with('#') {
+        return includes_torch(line);
     }
     let is_whole_program = line.contains("int main(");
     is_whole_program || HOST_WORDS.iter().any(|word| contains_word(part, word))
