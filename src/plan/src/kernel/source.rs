@@ -103,7 +103,7 @@ impl KernelSpec {
                 queue.extend(modules.map(|path| (path.clone(), path, None)));
             } else {
                 let beside = place.parent().unwrap_or(Path::new("")).to_owned();
-                queue.extend(includes(&text).map(|name| {
+                queue.extend(includes(&text).take(MAX_NAMES).map(|name| {
                     let lies = included_file(&folder, name, &self.folder, &own_files);
                     (normalize_lexically(&beside.join(name)), lies, None)
                 }));

@@ -49,8 +49,8 @@ const OPERATORS: [&str; 22] = [
     "*=", "/=", "%=", "&=", "|=", "^=", "<<",
 ];
 
-/// Splits `text` into at most [`MAX_TOKENS`] tokens. Comments are left out; a string or character is one token that begins
-/// with its quote.
+/// Splits `text` into at most [`MAX_TOKENS`] tokens. Comments are left out; a string or character is
+/// one token that begins with its quote.
 pub(super) fn lex(text: &str, file: u16) -> Vec<Piece> {
     let mut lexer = Lexer { rest: text, line: 1, file, left: MAX_TOKENS };
     let mut pieces = Vec::new();

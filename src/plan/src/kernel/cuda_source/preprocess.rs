@@ -12,7 +12,7 @@ use super::parse::{Parser, TypeNames};
 use super::tree::Expression;
 
 /// Limits: tokens that a source may become, and how deeply macros and includes may be nested.
-pub(super) const MAX_TOKENS: usize = 400_000;
+pub(super) const MAX_TOKENS: usize = 1_000_000;
 const MAX_DEPTH: usize = 32;
 const MAX_INCLUDES: u16 = 64;
 
