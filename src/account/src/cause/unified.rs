@@ -20,7 +20,7 @@ use crate::host_calls::median;
 use crate::view::View;
 
 /// Moves in one pause of the host that are faults one after another.
-const LEAST_FAULTS: usize = 4;
+const LEAST_FAULTS: usize = 2;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
