@@ -145,7 +145,7 @@ fn most_waiting(view: &View<'_>, waiting: &BTreeMap<u32, u64>) -> String {
 }
 
 /// Migrations within the time of the window, in order of start.
-fn migrations<'t>(view: &View<'t>) -> Vec<&'t TraceWork> {
+pub(super) fn migrations<'t>(view: &View<'t>) -> Vec<&'t TraceWork> {
     let window = view.window();
     let Some((first, last)) = window.first().zip(window.last()) else { return Vec::new() };
     let all = &view.trace.work;
