@@ -5,12 +5,13 @@
 //! host's own packages of torch and CUDA stay, and if the rest cannot be installed, the host's
 //! Python runs the script all the same.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rgpu_model::agent_files;
 use rgpu_model::ownership::may_decide;
 use serde::Deserialize;
 
+use crate::kernel::{KernelFolders, OwnFiles, is_private};
 use crate::tool::{PythonEnv, ScriptError};
 
 /// The largest list of requirements.
@@ -60,9 +61,21 @@ impl ScriptEnv {
 
     /// The environment that a folder describes. `None`: it describes none.
     fn beside(folder: &Path) -> Option<Self> {
+        Self::described(folder).or_else(|| Self::not_read(folder))
+    }
+
+    /// Says of a link that leads out of the project, or to a private file, that it is not read.
+    fn not_read(folder: &Path) -> Option<Self> {
+        let names = ["requirements.txt", "pyproject.toml"].into_iter();
+        let mut names = names.chain(OTHERS.iter().map(|(name, _)| *name));
+        let name = names.find(|name| folder.join(name).is_symlink() && !counts(folder, name))?;
+        let line = format!("`{name}` is not read: it is a link to no file of the project's own");
+        Some(Self { env: None, assumptions: vec![line] })
+    }
+
+    fn described(folder: &Path) -> Option<Self> {
         let read = |name: &str| -> Option<String> {
-            let path = folder.join(name);
-            counts(&path).then(|| agent_files::read_to_string(&path, MAX_LIST_BYTES).ok())?
+            agent_files::read_to_string(&own_file(folder, name)?, MAX_LIST_BYTES).ok()
         };
         if let Some(list) = read("requirements.txt") {
             return Some(Self::of_list("requirements.txt", list_lines(&list), None));
@@ -78,7 +91,7 @@ impl ScriptEnv {
         let needs_build = |name: &str| {
             name != "setup.py" || read(name).is_some_and(|text| text.contains("ext_modules"))
         };
-        let mut others = OTHERS.iter().filter(|(name, _)| counts(&folder.join(name)));
+        let mut others = OTHERS.iter().filter(|(name, _)| counts(folder, name));
         let (name, what) = others.find(|(name, _)| needs_build(name))?;
         let base = read(name).filter(|_| *name == "Dockerfile").and_then(|text| base_image(&text));
         let base = base.map(|image| format!(" from `{image}`")).unwrap_or_default();
@@ -113,10 +126,29 @@ impl ScriptEnv {
     }
 }
 
-/// Whether there is a file, and it is not somebody else's: anyone may put one into `/tmp`.
-fn counts(path: &Path) -> bool {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    may_decide(path, folder) && agent_files::open(path).is_ok()
+/// Whether there is a file of this name that may be read.
+fn counts(folder: &Path, name: &str) -> bool {
+    own_file(folder, name).is_some_and(|path| agent_files::open(&path).is_ok())
+}
+
+/// The file of this name, links resolved, if it is not somebody else's: anyone may put one into
+/// `/tmp`. A link of a cloned project may lead anywhere, and the host sees what it leads to. So it
+/// counts only if it leads to a file of the project that is not private.
+fn own_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    let path = folder.join(name);
+    if !may_decide(&path, folder) {
+        return None;
+    }
+    let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (real, folder) = (path.canonicalize().ok()?, start.canonicalize().ok()?);
+    if real == folder.join(name) {
+        // As it was given: an agent's file is opened without links below the project.
+        return Some(path);
+    }
+    let own_files = OwnFiles::find(&folder, &KernelFolders::default());
+    let is_hidden = real.strip_prefix(&folder).is_ok_and(is_private);
+    let may_be_read = own_files.has_data() && !is_hidden && own_files.check(&real, None).is_ok();
+    may_be_read.then_some(real)
 }
 
 /// The lines of a requirements.txt, without comments and hashes, joined where a line goes on.
@@ -227,6 +259,33 @@ mod tests {
             }
             assert_eq!(find(), ScriptEnv::default(), "{name}");
         }
+    }
+
+    #[test]
+    fn links_out_of_the_folder_and_to_private_files_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().join("project");
+        std::fs::create_dir_all(project.join("deps")).unwrap();
+        let text = "FROM secret\n[project]\ndependencies = ['secret']\n";
+        for file in ["secret", "project/.env", "project/deps/base.txt"] {
+            std::fs::write(dir.path().join(file), text).unwrap();
+        }
+        let find = || ScriptEnv::find("print(1)", Some(Path::new("x.py")), &project).unwrap();
+        for name in ["requirements.txt", "pyproject.toml", "Dockerfile"] {
+            for target in [dir.path().join("secret"), ".env".into(), "../secret".into()] {
+                let link = project.join(name);
+                std::os::unix::fs::symlink(&target, &link).unwrap();
+                let found = find();
+                let told = found.assumptions.join("\n");
+                assert_eq!(found.env, None, "{name}: {told}");
+                assert!(told.contains(&format!("`{name}` is not read")), "{told}");
+                assert!(!told.contains("secret"), "{told}");
+                std::fs::remove_file(link).unwrap();
+            }
+        }
+        std::fs::write(project.join("deps/base.txt"), "einops\n").unwrap();
+        std::os::unix::fs::symlink("deps/base.txt", project.join("requirements.txt")).unwrap();
+        assert_eq!(find().env.unwrap().requirements, ["einops"]);
     }
 
     #[test]
