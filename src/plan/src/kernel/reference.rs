@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rgpu_case::{Dtype, Role, Tolerance};
 use rgpu_model::agent_files;
-use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_model::regular_file::MAX_SOURCE_BYTES;
 
 use super::document::{Item, Table};
 use super::read::{existing_file, file_of, identifier, launch_of, one_of};
@@ -123,7 +123,7 @@ pub(crate) fn usual_tolerance(args: &[ArgSpec]) -> Tolerance {
 pub(super) fn take_beside(found: &mut FoundKernel) {
     let spec = &mut found.spec;
     let file = spec.folder.join(BESIDE);
-    let Ok(bytes) = agent_files::read(&file, MAX_FILE_BYTES) else { return };
+    let Ok(bytes) = agent_files::read(&file, MAX_SOURCE_BYTES) else { return };
     let text = String::from_utf8_lossy(&bytes);
     let names: Vec<String> = spec.args.iter().map(|arg| arg.name.replace('.', "_")).collect();
     let is_known = |parameter: &str| {

@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "the project's own sources")]
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::cuda_source::infer::{example_instances_of, instantiation_of};
@@ -12,8 +13,9 @@ use super::cuda_source::{device_code, includes_torch};
 use super::error::TASK_FILE;
 use super::own_files::OwnFiles;
 use super::{EntryPoint, KernelError, KernelFolders, KernelSpec, TaskSpec};
+use crate::bundle::DEFAULT_MAX_BYTES;
 use rgpu_model::agent_files;
-use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_model::regular_file::{self, MAX_SOURCE_BYTES};
 
 /// The most names of files that are looked for.
 const MAX_NAMES: usize = 10_000;
@@ -90,7 +92,7 @@ impl KernelSpec {
                 Some(_) => {}
                 None => own_files.check_include(&path)?,
             }
-            let bytes = match agent_files::read(&path, MAX_FILE_BYTES) {
+            let bytes = match searched_bytes(&path) {
                 Ok(bytes) => bytes,
                 Err(_) if named_by.is_none() => continue,
                 Err(error) => return Err(KernelError::unreadable(&path, named_by)(error)),
@@ -151,7 +153,7 @@ impl KernelSpec {
         let mut queue: Vec<PathBuf> = files.values().cloned().collect();
         while let Some(path) = queue.pop() {
             let is_named = task.files.iter().any(|(_, named)| normalize_lexically(named) == path);
-            let bytes = match agent_files::read(&path, MAX_FILE_BYTES) {
+            let bytes = match searched_bytes(&path) {
                 Ok(bytes) => bytes,
                 Err(_) if !is_named => continue,
                 Err(error) => return Err(KernelError::unreadable(&path, Some(TASK_FILE))(error)),
@@ -195,7 +197,7 @@ impl KernelSpec {
         if self.language != "cuda" || self.is_compiled() {
             return Ok(None);
         }
-        let bytes = agent_files::read(&self.source, MAX_FILE_BYTES)
+        let bytes = agent_files::read(&self.source, MAX_SOURCE_BYTES)
             .map_err(KernelError::unreadable(&self.source, None))?;
         let code = String::from_utf8_lossy(&bytes);
         // nvcc then needs no torch to compile the kernels.
@@ -221,10 +223,22 @@ impl KernelSpec {
     }
 }
 
+/// The bytes of a file to be sent that are searched for includes and imports: none of one that is
+/// larger than a source, such as weights.
+fn searched_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let file = agent_files::open(path)?;
+    match file.metadata()?.len() {
+        ..=MAX_SOURCE_BYTES => regular_file::read_from(file, MAX_SOURCE_BYTES),
+        ..=DEFAULT_MAX_BYTES => Ok(Vec::new()),
+        // No bundle may carry it: this refuses it by its size.
+        _ => regular_file::read_from(file, DEFAULT_MAX_BYTES),
+    }
+}
+
 /// A line for each kernel template of a CUDA source file that would instantiate it with example
 /// arguments. Empty if the file cannot be read.
 pub fn example_instances(source: &Path) -> Vec<String> {
-    let text = regular_file::read(source, MAX_FILE_BYTES).unwrap_or_default();
+    let text = regular_file::read(source, MAX_SOURCE_BYTES).unwrap_or_default();
     example_instances_of(source, &String::from_utf8_lossy(&text))
 }
 

@@ -11,7 +11,7 @@ use super::super::spec::{DeclaredWork, EntryPoint, PythonFunction, ReferenceSpec
 use super::super::{FoundKernel, KernelError, KernelSpec, name_of};
 use super::Language;
 use rgpu_model::error::shell_word;
-use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_model::regular_file::{self, MAX_SOURCE_BYTES};
 
 pub(super) struct Python;
 
@@ -61,7 +61,7 @@ impl Language for Python {
         let reference = reference(file, text).ok_or_else(|| {
             not_inferred("there is no `generate_input`, in it or in a reference.py beside it")
         })?;
-        let source = regular_file::read_to_string(&reference, MAX_FILE_BYTES).unwrap_or_default();
+        let source = regular_file::read_to_string(&reference, MAX_SOURCE_BYTES).unwrap_or_default();
         let (_, parameters) = functions(&source)
             .find(|(name, _)| *name == "generate_input")
             .ok_or_else(|| not_inferred("`generate_input` cannot be read"))?;
@@ -151,7 +151,7 @@ fn reference(file: &Path, text: &str) -> Option<PathBuf> {
         return Some(file.to_owned());
     }
     let beside = file.with_file_name("reference.py");
-    let source = regular_file::read_to_string(&beside, MAX_FILE_BYTES).ok()?;
+    let source = regular_file::read_to_string(&beside, MAX_SOURCE_BYTES).ok()?;
     has_generate_input(&source).then_some(beside)
 }
 

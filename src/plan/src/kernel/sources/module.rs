@@ -19,7 +19,6 @@ use super::{Found, KernelSource};
 use crate::kernel::KernelError;
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
-use rgpu_model::regular_file::MAX_FILE_BYTES;
 
 /// Compiled code.
 pub(super) static MODULE: KernelSource = KernelSource {
@@ -51,6 +50,9 @@ struct ModuleParam {
     kind: Option<String>,
 }
 
+/// The largest module that is read.
+const MAX_MODULE_BYTES: u64 = 256 << 20;
+
 /// Reads a module with the value of `--launch`. `None` if the file is no module.
 pub(in crate::kernel) fn read(
     path: &Path,
@@ -60,7 +62,7 @@ pub(in crate::kernel) fn read(
     if !super::super::spec::COMPILED_EXTENSIONS.contains(&extension) {
         return None;
     }
-    let bytes = match agent_files::read(path, MAX_FILE_BYTES) {
+    let bytes = match agent_files::read(path, MAX_MODULE_BYTES) {
         Ok(bytes) => bytes,
         Err(error) => return Some(Err(KernelError::unreadable(path, None)(error))),
     };
@@ -492,6 +494,21 @@ mod tests {
         assert_eq!(shapes, ["n", "2 * n"]);
         let wrong = read(&file, Some("sub")).unwrap().unwrap_err();
         assert!(wrong.to_string().contains("no kernel `sub`"), "{wrong}");
+    }
+
+    #[test]
+    fn a_module_beyond_the_limit_is_refused_by_its_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse.ptx");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(super::MAX_MODULE_BYTES + 1).unwrap();
+        let started = std::time::Instant::now();
+        let wrong = read(&path, None).unwrap().unwrap_err().to_string();
+        assert!(started.elapsed().as_millis() < 500, "{:?}", started.elapsed());
+        let source = std::error::Error::source(&read(&path, None).unwrap().unwrap_err())
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        assert!(format!("{wrong} {source}").contains("larger than 256 MiB"), "{wrong} {source}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::kernel::{
     KernelError, KernelFolders, OwnFiles, imports as python_imports, is_private, name_of,
 };
 use rgpu_model::profile::ArtifactKind;
-use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_model::regular_file::{self, MAX_SOURCE_BYTES};
 
 /// Scripts that run on the host.
 pub(super) const MAIN: &str = rgpu_harness::BUILD_DSL;
@@ -251,7 +251,7 @@ pub(super) fn modules(file: &Path) -> Result<Vec<PathBuf>, KernelError> {
                 continue;
             }
         }
-        let text = regular_file::read(&path, MAX_FILE_BYTES).unwrap_or_default();
+        let text = regular_file::read(&path, MAX_SOURCE_BYTES).unwrap_or_default();
         for name in imports(&String::from_utf8_lossy(&text)) {
             let beside = folder.join(format!("{name}.py"));
             if beside.is_file() {

@@ -19,7 +19,7 @@ use super::python_env::PythonEnv;
 use super::request::JobName;
 use crate::kernel::{KernelError, KernelSpec, SourceTree};
 use rgpu_model::profile::ArtifactKind;
-use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_model::regular_file::{self, MAX_SOURCE_BYTES};
 
 /// The script's report, in the job's folder.
 const REPORT: &str = "out/layouts.json";
@@ -176,7 +176,7 @@ pub(super) fn profile_step(
     case: Option<&Case>,
     python: &str,
 ) -> Option<(Step, [BundleFile; 3])> {
-    let text = regular_file::read(&spec.source, MAX_FILE_BYTES).ok()?;
+    let text = regular_file::read(&spec.source, MAX_SOURCE_BYTES).ok()?;
     if !imports(&String::from_utf8_lossy(&text)).iter().any(|name| name == "cutlass") {
         return None;
     }
