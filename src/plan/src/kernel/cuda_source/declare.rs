@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::lex::{Token, text_of};
 use super::parse::{Parser, TypeNames, is_builtin_type, split_arguments};
+use super::preprocess::Preprocessed;
 use super::tree::{Expression, MemoryKind, Statement, StatementKind, TypeText, visit_expressions};
 use super::types::{ElementType, Field, Layout, Member, TypeTable, dtype};
 
@@ -23,6 +24,8 @@ pub(in crate::kernel) struct Declared {
     pub(super) instantiations: Vec<(Rc<str>, Vec<Vec<Token>>)>,
     pub(in crate::kernel) has_main: bool,
     pub(in crate::kernel) has_host_entry: bool,
+    /// Whether a part of the source was not read: its kernels are not among these.
+    pub(in crate::kernel) is_cut: bool,
 }
 
 /// A function with a body.
@@ -183,7 +186,7 @@ fn member_params(param: &Param, layout: Layout) -> Vec<Param> {
 }
 
 /// Reads the declarations of a preprocessed source.
-pub(super) fn declared(tokens: &[Token]) -> Declared {
+pub(super) fn declared(Preprocessed { tokens, is_cut }: &Preprocessed) -> Declared {
     let mut types = TypeNames::default();
     // Types may be used in functions that stand before others declare them in an included file.
     for window in tokens.windows(2) {
@@ -195,16 +198,31 @@ pub(super) fn declared(tokens: &[Token]) -> Declared {
     }
     let mut reader =
         Reader { tokens, at: 0, types, scopes: Vec::new(), declared: Declared::default() };
+    reader.declared.is_cut = *is_cut;
     reader.read();
     let is_main = |words: &[Token]| words.iter().map(|token| &*token.text).eq(["int", "main", "("]);
     reader.declared.has_main = tokens.windows(3).any(is_main);
     reader.declared
 }
 
+/// The most namespaces around a function, and the most bytes of their names: each function keeps
+/// them.
+const MAX_NAMESPACES: usize = 32;
+const MAX_SCOPE_BYTES: usize = 512;
+
 /// A brace that is open at the level of declarations.
 enum Scope {
     Namespace(String),
     Linkage,
+}
+
+impl Scope {
+    fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Namespace(name) => Some(name),
+            Self::Linkage => None,
+        }
+    }
 }
 
 struct Reader<'a> {
@@ -269,11 +287,14 @@ impl<'a> Reader<'a> {
     }
 
     fn namespaces(&self) -> Vec<String> {
-        let names = self.scopes.iter().filter_map(|open| match open {
-            Scope::Namespace(name) => Some(name.clone()),
-            Scope::Linkage => None,
-        });
-        names.collect()
+        self.scopes.iter().filter_map(Scope::namespace).map(str::to_owned).collect()
+    }
+
+    /// Whether there are too many namespaces around this place to keep their names.
+    fn is_too_deep(&self) -> bool {
+        let first = self.scopes.get(..=MAX_NAMESPACES).unwrap_or(&self.scopes);
+        let bytes: usize = first.iter().filter_map(Scope::namespace).map(str::len).sum();
+        self.scopes.len() > MAX_NAMESPACES || bytes > MAX_SCOPE_BYTES
     }
 
     fn scope(&self) -> String {
@@ -635,6 +656,10 @@ impl<'a> Reader<'a> {
         }
         let end = self.end_of_brackets(at);
         self.at = end;
+        if self.is_too_deep() {
+            self.declared.is_cut = true;
+            return;
+        }
         let mut types = self.types.clone();
         for param in head.template.iter().filter(|param| param.is_type) {
             types.0.insert(param.name.clone());

@@ -19,6 +19,7 @@ use super::lex::{Piece, Token, lex};
 use super::machine::{Machine, Memory, Pointer, Value};
 use super::parse::{Parser, TypeNames, split_arguments};
 use super::polynomial::Polynomial;
+use super::preprocess::MAX_TOKENS;
 use super::range::Range;
 use super::spec_builder::SpecBuilder;
 use super::tree::{Expression, LaunchExpression};
@@ -59,7 +60,25 @@ pub(in crate::kernel) fn infer(
 ) -> Result<FoundKernel, KernelError> {
     let declared = super::read(file, text);
     let found = asked.map(parse_asked).transpose().and_then(|asked| choose(file, &declared, asked));
-    found.map_err(|problem| not_inferred(file, problem))
+    let cut = declared.is_cut.then(cut_line);
+    match found {
+        Ok(mut found) => {
+            found.assumptions.extend(cut);
+            Ok(found)
+        }
+        Err(mut problem) => {
+            problem.text.extend(cut.map(|line| format!("; {line}")));
+            Err(not_inferred(file, problem))
+        }
+    }
+}
+
+/// Says that kernels may be missing.
+fn cut_line() -> String {
+    format!(
+        "a part of the source was not read, and kernels there are missing: it has more than \
+         {MAX_TOKENS} words with its macros and headers, or too many namespaces in one another"
+    )
 }
 
 /// The lines that instantiate the kernel `entry`, such as `matmul<float, 16>`, of a source with this
@@ -120,7 +139,7 @@ fn not_inferred(file: &Path, problem: Problem) -> KernelError {
 }
 
 fn parse_asked(text: &str) -> Result<AskedLaunch, Problem> {
-    let pieces = lex(text, 0).into_iter();
+    let pieces = lex(text, 0).0.into_iter();
     let tokens: Vec<Token> = pieces
         .filter_map(|piece| match piece {
             Piece::Token(token) => Some(token),

@@ -50,16 +50,16 @@ const OPERATORS: [&str; 22] = [
 ];
 
 /// Splits `text` into at most [`MAX_TOKENS`] tokens. Comments are left out; a string or character is
-/// one token that begins with its quote.
-pub(super) fn lex(text: &str, file: u16) -> Vec<Piece> {
-    let mut lexer = Lexer { rest: text, line: 1, file, left: MAX_TOKENS };
+/// one token that begins with its quote. The second value says whether the whole text was read.
+pub(super) fn lex(text: &str, file: u16) -> (Vec<Piece>, bool) {
+    let mut lexer = Lexer { rest: text, line: 1, file, left: MAX_TOKENS, is_whole: true };
     let mut pieces = Vec::new();
     let mut at_line_start = true;
     loop {
         let (joined, newline) = lexer.skip_space(true);
         at_line_start |= newline;
         if lexer.rest.is_empty() {
-            return pieces;
+            return (pieces, lexer.is_whole);
         }
         if at_line_start && lexer.rest.starts_with('#') {
             lexer.advance(1);
@@ -78,6 +78,8 @@ struct Lexer<'a> {
     file: u16,
     /// How many more tokens are read.
     left: usize,
+    /// Whether all of the text was read.
+    is_whole: bool,
 }
 
 impl Lexer<'_> {
@@ -136,6 +138,7 @@ impl Lexer<'_> {
         self.advance(text.len());
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
+            self.is_whole = self.rest.trim().is_empty();
             self.rest = "";
         }
         Token { text, line, file: self.file, joined }

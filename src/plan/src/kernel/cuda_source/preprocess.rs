@@ -29,8 +29,18 @@ struct Macro {
     body: Vec<Token>,
 }
 
-/// The tokens of a source after preprocessing.
-pub(super) fn preprocess(text: &str, read_include: &dyn Fn(&str) -> Option<String>) -> Vec<Token> {
+/// A source after preprocessing.
+pub(super) struct Preprocessed {
+    pub(super) tokens: Vec<Token>,
+    /// Whether there were more tokens than the limits allow.
+    pub(super) is_cut: bool,
+}
+
+/// Expands the macros of a source and takes in what it includes.
+pub(super) fn preprocess(
+    text: &str,
+    read_include: &dyn Fn(&str) -> Option<String>,
+) -> Preprocessed {
     let mut macros = HashMap::new();
     for (name, value) in [
         ("__CUDACC__", "1"),
@@ -51,9 +61,10 @@ pub(super) fn preprocess(text: &str, read_include: &dyn Fn(&str) -> Option<Strin
         read: Vec::new(),
         read_include,
         steps,
+        is_cut: Cell::new(false),
     };
     preprocessor.file(text, 0, 0);
-    preprocessor.tokens
+    Preprocessed { tokens: preprocessor.tokens, is_cut: preprocessor.is_cut.get() }
 }
 
 struct Preprocessor<'a> {
@@ -65,6 +76,8 @@ struct Preprocessor<'a> {
     read_include: &'a dyn Fn(&str) -> Option<String>,
     /// How many tokens were looked at for macros.
     steps: Cell<usize>,
+    /// Whether tokens were left out.
+    is_cut: Cell<bool>,
 }
 
 /// One open `#if`.
@@ -80,7 +93,9 @@ impl Preprocessor<'_> {
         let mut branches: Vec<Branch> = Vec::new();
         // Tokens are expanded in runs between directives, because a call of a macro may span lines.
         let mut run: Vec<Token> = Vec::new();
-        for piece in lex(text, file) {
+        let (pieces, is_whole) = lex(text, file);
+        self.is_cut.set(self.is_cut.get() || !is_whole);
+        for piece in pieces {
             // A branch inside one that does not count is never taken.
             let counts = branches.last().is_none_or(|branch| branch.taken);
             match piece {
@@ -100,6 +115,7 @@ impl Preprocessor<'_> {
         let mut expanded = Vec::new();
         self.expand(run, &mut Vec::new(), &mut expanded);
         let room = MAX_TOKENS.saturating_sub(self.tokens.len());
+        self.is_cut.set(self.is_cut.get() || expanded.len() > room);
         self.tokens.extend(expanded.into_iter().take(room));
     }
 
@@ -181,6 +197,8 @@ impl Preprocessor<'_> {
             let (Some(found), true) = (found, hidden.len() < MAX_DEPTH) else {
                 if expanded.len() < MAX_TOKENS {
                     expanded.push(token.clone());
+                } else {
+                    self.is_cut.set(true);
                 }
                 continue;
             };
@@ -225,7 +243,9 @@ impl Preprocessor<'_> {
     /// Counts steps. Whether there may be more.
     fn may_step(&self, steps: usize) -> bool {
         self.steps.set(self.steps.get().saturating_add(steps));
-        self.steps.get() <= MAX_STEPS
+        let may_step = self.steps.get() <= MAX_STEPS;
+        self.is_cut.set(self.is_cut.get() || !may_step);
+        may_step
     }
 
     /// Whether the condition of an `#if` holds.

@@ -357,3 +357,31 @@ fn instances_blocks_and_sizes_are_those_that_a_person_would_take() {
       void run(float4 *x, int n) { pairs<<<(n + 255) / 256, 256>>>(x, n); }";
     assert_eq!(sizes(pairs), [1 << 14]);
 }
+
+#[test]
+fn deep_namespaces_take_linear_time_and_memory() {
+    let opened: String =
+        (0..60_000).map(|n| format!("namespace n{n} {{ void f{n}() {{}} ")).collect();
+    let started = std::time::Instant::now();
+    let declared = super::declarations(&format!("__global__ void first() {{}} {opened}"));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    assert!(declared.is_cut);
+    let long = format!("namespace {}n {{ void f() {{}} }}", "n::".repeat(300_000));
+    assert!(super::declarations(&long).is_cut);
+    let few = super::declarations("namespace a { namespace b { __global__ void k() {} } }");
+    assert!(!few.is_cut);
+    assert_eq!(few.kernels[0].scope, "a::b::");
+}
+
+#[test]
+fn a_source_of_too_many_tokens_is_said_to_be_read_in_part() {
+    let kernel = "__global__ void first(float *x) { x[threadIdx.x] = 1; }\n";
+    let filler = ";".repeat(1_000_100);
+    let found = found(&format!("{kernel}{filler}__global__ void last(float *x) {{}}"), None);
+    let told = found.assumptions.join("\n");
+    assert!(told.contains("a part of the source was not read"), "{told}");
+    let macros = "#define A ;;;;;;;;;;\n#define B A A A A A A A A A A\n#define C B B B B B B B B\n";
+    let many = format!("{macros}{}", "C ".repeat(2000));
+    assert!(super::declarations(&many).is_cut);
+    assert!(!super::declarations(kernel).is_cut);
+}
