@@ -16,6 +16,9 @@ const MAX_NAMES: usize = 2000;
 /// How deep expressions may be nested.
 const MAX_DEPTH: usize = 24;
 
+/// The most words of an expression for a path, and of a call that adds to `sys.path`.
+const MAX_ROW: usize = 512;
+
 /// The longest path.
 const MAX_PATH_BYTES: usize = 4096;
 
@@ -223,6 +226,8 @@ impl<'t> Reader<'t> {
         while *self.token(at) != Token::End && !self.is_sign(at, ')') && names.len() < MAX_NAMES {
             match self.name(at) {
                 Some("as") => at += 1,
+                // Another statement begins.
+                Some("from" | "import") => break,
                 Some(name) => names.push(name.to_owned()),
                 None => {}
             }
@@ -252,7 +257,7 @@ impl<'t> Reader<'t> {
             return;
         }
         let mut depth = 0_usize;
-        for at in first + 2..self.tokens.len() {
+        for at in first + 2..self.tokens.len().min(first + MAX_ROW) {
             match self.token(at) {
                 Token::Sign('(' | '[') => depth += 1,
                 Token::Sign(')' | ']') => depth = depth.saturating_sub(1),
@@ -304,8 +309,13 @@ impl<'t> Reader<'t> {
             }
             _ => return None,
         };
-        // Members of pathlib's paths, and their operator `/`.
+        // Members of pathlib's paths, and their operator `/`. Each path of a long row of them is
+        // looked at for itself, so a row has an end.
+        let last = at.saturating_add(MAX_ROW);
         loop {
+            if at > last {
+                return None;
+            }
             if self.is_sign(at, '/') && !self.is_sign(at + 1, '/') {
                 let (inner, end) = self.value_without_operator(at + 1, depth + 1)?;
                 path.push(inner);
@@ -376,7 +386,8 @@ impl<'t> Reader<'t> {
     /// The arguments of a call up to its bracket, if each is a path, and the place behind it.
     fn arguments(&self, mut at: usize, depth: usize) -> Option<(Vec<PathBuf>, usize)> {
         let mut found = Vec::new();
-        loop {
+        let last = at.saturating_add(MAX_ROW);
+        while at <= last {
             let (path, end) = self.value(at, depth + 1)?;
             found.push(path);
             match self.token(end) {
@@ -386,6 +397,7 @@ impl<'t> Reader<'t> {
                 _ => return None,
             }
         }
+        None
     }
 }
 
@@ -522,6 +534,31 @@ mod tests {
     fn deep_nesting_ends() {
         let deep = format!("open({}'x'{})", "(".repeat(100_000), ")".repeat(100_000));
         assert_eq!(paths(&deep), [""; 0]);
+    }
+
+    #[test]
+    fn repeated_beginnings_take_linear_time() {
+        let parts = [
+            "open(",
+            "open('a',",
+            "open('a', open(",
+            "open('a'/",
+            "Path(\"\")/",
+            "Path('a')/",
+            "join('',",
+            "join('', Path('')/",
+            "Path(''/",
+            "sys.path.append(",
+            "sys.path.extend([",
+            ": from a import (",
+            "__main__ open(",
+        ];
+        for part in parts {
+            let started = std::time::Instant::now();
+            read(&part.repeat(40_000));
+            let seconds = started.elapsed().as_secs();
+            assert!(seconds < 20, "`{part}` took {seconds} s");
+        }
     }
 
     proptest! {

@@ -12,7 +12,7 @@ const MAX_DEFINITIONS: usize = 2000;
 /// The most strings and calls that are taken from one file.
 const MAX_TEXTS: usize = 20_000;
 
-/// The most words of one pair of brackets, and the most bytes before a statement in its line.
+/// The most words between brackets that are looked at, and the most bytes before a statement in its line.
 const MAX_LENGTH: usize = 4096;
 
 /// Last names of functions that only set something up: called by themselves, they are no work.
@@ -169,7 +169,7 @@ impl<'t> Reader<'t> {
 
     /// Takes imports, and the names of the top level.
     fn take_names(&mut self, statement: &[(usize, Token<'t>)], outline: &mut Outline<'t>) {
-        let words = Words(statement);
+        let words = Words::of(statement);
         let column = statement.first().map_or(0, |(place, _)| self.column(*place));
         match words.name(0) {
             Some("import") => {
@@ -220,7 +220,7 @@ impl<'t> Reader<'t> {
     }
 
     fn look(&mut self, statement: &[(usize, Token<'t>)], outline: &mut Outline<'t>) {
-        let words = Words(statement);
+        let words = Words::of(statement);
         let column = statement.first().map_or(0, |(place, _)| self.column(*place));
         self.take_texts_and_calls(statement, outline);
         if self.indent.is_some_and(|indent| column <= indent) {
@@ -272,7 +272,7 @@ impl<'t> Reader<'t> {
         column: usize,
         outline: &mut Outline<'t>,
     ) {
-        let words = Words(statement);
+        let words = Words::of(statement);
         if words.name(0) == Some("if")
             && statement.iter().any(|(_, t)| *t == Token::Name("__name__"))
         {
@@ -289,7 +289,7 @@ impl<'t> Reader<'t> {
 
     /// Whether a statement calls something of the file's own, or calls anything for its effect.
     fn is_work(&self, statement: &[(usize, Token<'t>)], outline: &Outline<'t>) -> bool {
-        let words = Words(statement);
+        let words = Words::of(statement);
         let mut calls_own = false;
         for at in 0..statement.len() {
             let is_member = at > 0 && words.is_sign(at - 1, '.');
@@ -318,7 +318,7 @@ impl<'t> Reader<'t> {
         statement: &[(usize, Token<'t>)],
         outline: &mut Outline<'t>,
     ) {
-        let words = Words(statement);
+        let words = Words::of(statement);
         for (at, (place, token)) in statement.iter().enumerate() {
             let (text, has_escapes, is_computed) = match token {
                 Token::Text(text) => (*text, false, false),
@@ -344,15 +344,40 @@ impl<'t> Reader<'t> {
 }
 
 /// The words of one statement.
-struct Words<'s, 't>(&'s [(usize, Token<'t>)]);
+struct Words<'s, 't> {
+    tokens: &'s [(usize, Token<'t>)],
+    /// For each word the place behind it, and for an open bracket that behind the one that closes
+    /// it.
+    ends: Vec<usize>,
+}
 
-impl<'t> Words<'_, 't> {
+impl<'s, 't> Words<'s, 't> {
+    fn of(tokens: &'s [(usize, Token<'t>)]) -> Self {
+        let mut ends: Vec<usize> = (1..=tokens.len()).collect();
+        let mut open = Vec::new();
+        for (at, (_, token)) in tokens.iter().enumerate() {
+            match token {
+                Token::Sign('(' | '[' | '{') => open.push(at),
+                Token::Sign(')' | ']' | '}') => {
+                    if let Some(end) = open.pop().and_then(|opened| ends.get_mut(opened)) {
+                        *end = at + 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        for opened in open {
+            ends[opened] = tokens.len();
+        }
+        Self { tokens, ends }
+    }
+
     fn name(&self, at: usize) -> Option<&'t str> {
-        if let Some((_, Token::Name(name))) = self.0.get(at) { Some(name) } else { None }
+        if let Some((_, Token::Name(name))) = self.tokens.get(at) { Some(name) } else { None }
     }
 
     fn is_sign(&self, at: usize, sign: char) -> bool {
-        self.0.get(at).is_some_and(|(_, token)| *token == Token::Sign(sign))
+        self.tokens.get(at).is_some_and(|(_, token)| *token == Token::Sign(sign))
     }
 
     /// The parts of `a.b.c`, and the place behind them. Dots before it are left out.
@@ -374,18 +399,7 @@ impl<'t> Words<'_, 't> {
 
     /// The place behind the bracket that closes the one at `open`.
     fn end_of_brackets(&self, open: usize) -> usize {
-        let mut depth = 0_usize;
-        for (at, (_, token)) in self.0.iter().enumerate().skip(open).take(MAX_LENGTH) {
-            match token {
-                Token::Sign('(' | '[' | '{') => depth += 1,
-                Token::Sign(')' | ']' | '}') => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            if depth == 0 {
-                return at + 1;
-            }
-        }
-        self.0.len()
+        self.ends.get(open).copied().unwrap_or(self.tokens.len())
     }
 
     /// Whether an index at this place is called: `[grid](…)`.
@@ -396,7 +410,7 @@ impl<'t> Words<'_, 't> {
     /// Names that are indexed and called.
     fn indexed(&self) -> BTreeSet<&'t str> {
         let mut found = BTreeSet::new();
-        for at in 0..self.0.len() {
+        for at in 0..self.tokens.len() {
             if let Some(name) = self.name(at)
                 && self.is_call_of_index(at + 1)
             {
@@ -411,7 +425,8 @@ impl<'t> Words<'_, 't> {
     fn last_name(&self, open: usize) -> Option<&'t str> {
         let mut depth = 0_usize;
         let mut found = None;
-        for (_, token) in self.0.get(open..self.end_of_brackets(open))? {
+        let end = self.end_of_brackets(open).min(open + MAX_LENGTH);
+        for (_, token) in self.tokens.get(open..end)? {
             match token {
                 Token::Sign('(' | '[' | '{') => depth += 1,
                 Token::Sign(')' | ']' | '}') => depth = depth.saturating_sub(1),
@@ -425,7 +440,7 @@ impl<'t> Words<'_, 't> {
     /// The parameters without a default value of the list that begins at `open`.
     fn required_parameters(&self, open: usize) -> Vec<&'t str> {
         let end = self.end_of_brackets(open).saturating_sub(1);
-        let Some(list) = self.0.get(open + 1..end).filter(|_| self.is_sign(open, '(')) else {
+        let Some(list) = self.tokens.get(open + 1..end).filter(|_| self.is_sign(open, '(')) else {
             return Vec::new();
         };
         let mut found = Vec::new();
@@ -436,9 +451,12 @@ impl<'t> Words<'_, 't> {
                 Some(Token::Sign('(' | '[' | '{')) => depth += 1,
                 Some(Token::Sign(')' | ']' | '}')) => depth = depth.saturating_sub(1),
                 Some(Token::Sign(',')) | None if depth == 0 => {
-                    let parameter = Words(&list[starts..at]);
-                    let has_default = parameter.0.iter().any(|(_, t)| *t == Token::Sign('='));
-                    found.extend(parameter.name(0).filter(|_| !has_default));
+                    let parameter = &list[starts..at];
+                    let has_default = parameter.iter().any(|(_, t)| *t == Token::Sign('='));
+                    if let (Some((_, Token::Name(name))), false) = (parameter.first(), has_default)
+                    {
+                        found.push(*name);
+                    }
                     starts = at + 1;
                 }
                 _ => {}

@@ -94,3 +94,14 @@ proptest::proptest! {
         Outline::read(&format!("@{text}\ndef {text}({text}\n  x[{text}"));
     }
 }
+
+#[test]
+fn repeated_beginnings_take_linear_time() {
+    for part in ["open(", "a[", "f(a[0](", "x = f('a', ", "def f(", "(a, "] {
+        let text = format!("f = 1\nif __name__ == '__main__':\n    {}", part.repeat(200_000));
+        let started = std::time::Instant::now();
+        Outline::read(&text);
+        let seconds = started.elapsed().as_secs();
+        assert!(seconds < 15, "`{part}` took {seconds} s");
+    }
+}
