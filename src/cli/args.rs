@@ -29,8 +29,8 @@ Documents, with `rgpu help NAME`:
   reading-a-profile  regions  ranks  tuning  ladders  formats  exec  build  layout  model
   bench  queue  loop  dashboard  programs  python  mcp  faults  problems
   remotes  remotes-local  remotes-ssh  remotes-slurm  remotes-http  remotes-modal  remotes-wafer
-  evidence  evidence-judge  evidence-programs  evidence-steps  evidence-suites  evidence-ranks
-  evidence-remotes  evidence-install
+  evidence  evidence-judge  evidence-model  evidence-programs  evidence-steps  evidence-suites
+  evidence-ranks  evidence-remotes  evidence-install
 ";
 
 /// What stands below the commands in `rgpu --help`.

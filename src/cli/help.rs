@@ -34,6 +34,7 @@ const PAGES: &[Page] = pages! {
     "dashboard": "docs/dashboard.md",
     "evidence-install": "docs/evidence/install.md",
     "evidence-judge": "docs/evidence/judge.md",
+    "evidence-model": "docs/evidence/model.md",
     "evidence-programs": "docs/evidence/programs.md",
     "evidence-ranks": "docs/evidence/ranks.md",
     "evidence-remotes": "docs/evidence/remotes.md",

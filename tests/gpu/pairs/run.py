@@ -31,7 +31,7 @@ def timed(words, folder):
     begun = time.time()
     env = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     out = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, errors="replace", timeout=120, check=False)
-    step, check = (re.findall(rf"{name}\s+(\S+)", out.stdout) for name in ("step_ms", "check"))
+    step, check = (re.findall(rf"{name}[\s=]+(\S+)", out.stdout) for name in ("step_ms", "check"))
     result = {"status": out.returncode, "seconds": round(time.time() - begun, 2)}
     if step and out.returncode == 0:
         return {**result, "step_ms": float(step[-1]), "check": check[-1] if check else None}
