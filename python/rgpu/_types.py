@@ -274,6 +274,8 @@ class BoundShare(Record):
     """The clock for which the peaks are specified, in MHz; absent if it is not known."""
     at_measured_clock: ShareAtClock | None
     """The same at the clock that was measured; absent if either clock is not known."""
+    predicted: PredictedTime | None
+    """What kernels with this work were measured to take; absent if none such were measured."""
 
 
 class BuildError(Record):
@@ -2092,8 +2094,26 @@ class Operator(Record):
     """
     shapes: str | None
     """Input shapes of the first call, in the trace's notation; empty if not recorded."""
+    inputs: Records[OperatorInputs]
+    """The calls with GPU work of their own by their inputs, most GPU time first; empty if the trace
+    has no shapes. Only the first 16.
+    """
     from_: str | None
     """Source of the numbers: path in the run folder."""
+
+
+class OperatorInputs(Record):
+    """The calls of an operator whose inputs have the same shapes and types."""
+
+    __slots__ = ()
+    shapes: str
+    """Shapes of the inputs, in the trace's notation."""
+    types: str | None
+    """Types of the inputs, in the trace's notation; empty if not recorded."""
+    calls: int
+    """Number of calls with GPU work of their own."""
+    gpu_self_ns: int
+    """GPU time in nanoseconds of the work that these calls launched themselves."""
 
 
 class Origin(Record):
@@ -2227,6 +2247,18 @@ class PotentialGain(Record):
     """
     step_ns: int | None
     """Time of a step before the change, in nanoseconds; only if `of` is `step`."""
+
+
+class PredictedTime(Record):
+    """The time that `rgpu model` predicts, from measured efficiencies."""
+
+    __slots__ = ()
+    ns: float
+    """The prediction, in nanoseconds."""
+    likely_ns: list[float]
+    """The range in which 80 % of such kernels lie, in nanoseconds."""
+    borrowed_from: str | None
+    """The GPU whose efficiencies these are; absent if it is this one."""
 
 
 class Price(Record):

@@ -2,12 +2,14 @@
 //!
 //! The script starts rgpu with [`VARIABLE`] set, and clap's completion answers with flags, values
 //! and files. This module adds names that only this machine knows: kernels, remotes, runs and
-//! suites. Of a list such as `--remote a,b` the last name is completed. Names that are not a plain
-//! word in every shell are left out, because anybody can write a project's kernels.
+//! suites. Of a list such as `--remote a,b` the last name is completed. Names and files that are
+//! not a plain word in every shell are left out: bash puts them on the command line as they are, and
+//! anybody can write a project's kernels and files. Where nothing is left, bash completes files
+//! itself, and quotes them.
 
 use std::ffi::{OsStr, OsString};
 
-use clap::{Arg, Command, CommandFactory, ValueHint};
+use clap::{Arg, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_complete::engine::{
     ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
@@ -46,7 +48,10 @@ pub(super) fn run(app: &App, shell: Option<Shell>) -> Result<Status> {
             Failure::new(Exit::Bug, "bug", "the completion script cannot be written").cause(e)
         })?;
     }
-    app.print(&String::from_utf8_lossy(&script));
+    // Where rgpu completes nothing, bash shall complete files.
+    let script =
+        String::from_utf8_lossy(&script).replace("-o bashdefault", "-o bashdefault -o default");
+    app.print(&script);
     Ok(0)
 }
 
@@ -76,18 +81,19 @@ fn add_completers(command: Command) -> Command {
 /// Completes names where the argument takes some, and files anywhere else.
 fn add_completer(command: &str, arg: Arg) -> Arg {
     use NameKind::{Kernels, Remotes, Runs, Suites};
-    if !arg.get_num_args().is_some_and(|values| values.takes_values()) {
+    let takes_values = arg.get_num_args().is_some_and(|values| values.takes_values());
+    if !takes_values || !arg.get_possible_values().is_empty() {
         return arg;
     }
     let (kind, with_files) = match (arg.get_long(), arg.get_id().as_str(), command) {
         (Some("kernel"), ..) | (None, "target", "profile") | (None, "file", "build") => {
-            (Kernels, true)
+            (Some(Kernels), true)
         }
-        (Some("remote"), ..) | (None, "remote", _) => (Remotes, false),
-        (Some("failed"), ..) => (Suites, false),
-        (None, "run", _) => (Runs, false),
-        (None, "what", _) => (Runs, true),
-        _ => return arg.value_hint(ValueHint::AnyPath),
+        (Some("remote"), ..) | (None, "remote", _) => (Some(Remotes), false),
+        (Some("failed"), ..) => (Some(Suites), false),
+        (None, "run", _) => (Some(Runs), false),
+        (None, "what", _) => (Some(Runs), true),
+        _ => (None, true),
     };
     arg.add(ArgValueCompleter::new(NameCompleter { kind, with_files }))
 }
@@ -102,25 +108,28 @@ enum NameKind {
 
 /// Completes the names of one kind, and files if the argument may be one.
 struct NameCompleter {
-    kind: NameKind,
+    kind: Option<NameKind>,
     with_files: bool,
 }
 
 impl ValueCompleter for NameCompleter {
     fn complete(&self, typed: &OsStr) -> Vec<CompletionCandidate> {
         let text = typed.to_string_lossy();
-        let is_list = self.kind == NameKind::Remotes;
+        let is_list = self.kind == Some(NameKind::Remotes);
         let last = if is_list { text.rfind(',').map_or(0, |comma| comma + 1) } else { 0 };
         let (kept, begun) = text.split_at(last);
         // Without settings that can be read there are no names.
-        let mut names = names(self.kind).unwrap_or_default();
+        let mut names = self.kind.map(names).and_then(Result::ok).unwrap_or_default();
         names.retain(|name| name.starts_with(begun) && is_plain(name));
         names.sort();
         names.dedup();
         let mut candidates: Vec<CompletionCandidate> =
             names.iter().map(|name| CompletionCandidate::new(format!("{kept}{name}"))).collect();
         if self.with_files {
-            candidates.extend(PathCompleter::any().complete(typed));
+            let files = PathCompleter::any().complete(typed);
+            candidates.extend(
+                files.into_iter().filter(|file| file.get_value().to_str().is_some_and(is_plain)),
+            );
         }
         candidates
     }
@@ -147,10 +156,10 @@ fn names(kind: NameKind) -> Result<Vec<String>> {
     })
 }
 
-/// Whether every shell takes the name as one plain word.
+/// Whether every shell takes the name or path as one plain word, and rgpu as no flag.
 fn is_plain(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    !name.is_empty() && !name.starts_with('-') && name.bytes().all(plain)
+    let plain = |c: char| c.is_alphanumeric() || "._-/+,:@=".contains(c);
+    !name.is_empty() && !name.starts_with(['-', '=']) && name.chars().all(plain)
 }
 
 #[cfg(test)]
@@ -159,8 +168,11 @@ mod tests {
 
     #[test]
     fn names_that_a_shell_takes_for_more_than_a_word_are_left_out() {
-        assert!(is_plain("tiled-matmul") && is_plain("b200.x_1"));
-        for name in ["$(id)", "a b", "`id`", "-x", "", "a;b", "*"] {
+        for name in ["tiled-matmul", "b200.x_1", "../naïve/a+b.cu"] {
+            assert!(is_plain(name), "{name}");
+        }
+        for name in ["$(id)", "a b", "`id`", "-x", "", "a;b", "*", "~x", "=x", "a\nb", "a\u{202e}b"]
+        {
             assert!(!is_plain(name), "{name}");
         }
     }

@@ -1,15 +1,13 @@
 //! `rgpu dashboard`: hosts, runs, suites, queue, loops and predictions on one local page.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use tempfile::NamedTempFile;
 
 use super::support::app::{App, Status};
 use super::support::dashboard::context;
-use super::support::desktop::open_on_desktop;
+use super::support::desktop::open_secret_link;
 use super::support::overwrite;
 use super::support::terminal::write_stderr;
 use crate::dashboard::{ExportOptions, ServeOptions, export, serve};
@@ -96,13 +94,12 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
         }
         None => {
             let options = ServeOptions { listen: args.listen, read_only: args.read_only };
-            // The browser reads the link from a file of the user: others can see command lines.
             let mut redirect = None;
             let print_link = |link: &str| {
                 app.print(&format!("{link}\n"));
                 app.print_note("the link works once; Ctrl-C ends the dashboard");
                 if args.open {
-                    match open(link) {
+                    match open_secret_link("rgpu dashboard", link) {
                         Ok(file) => redirect = Some(file),
                         Err(failure) => {
                             app.print_note(&format!("{}: open the link yourself", failure.what));
@@ -118,27 +115,4 @@ pub(super) fn run(app: &App, args: &DashboardArgs) -> Result<Status> {
         }
     }
     Ok(0)
-}
-
-fn open(link: &str) -> Result<NamedTempFile> {
-    let failed = |e: std::io::Error| {
-        Failure::new(Exit::Disk, "disk", "a file for the browser cannot be written").cause(e)
-    };
-    let mut file = tempfile::Builder::new()
-        .prefix("rgpu-dashboard-")
-        .suffix(".html")
-        .tempfile()
-        .map_err(failed)?;
-    let page = format!(
-        "<!doctype html><meta charset=\"utf-8\"><title>rgpu dashboard</title>\
-         <meta http-equiv=\"refresh\" content=\"0;url={link}\">\n"
-    );
-    file.write_all(page.as_bytes()).map_err(failed)?;
-    let path = file.path().display().to_string();
-    std::thread::spawn(move || {
-        if let Err(failure) = open_on_desktop("the link", &path) {
-            write_stderr(&format!("{}: open it yourself\n", failure.what));
-        }
-    });
-    Ok(file)
 }

@@ -14,11 +14,13 @@ use etcetera::BaseStrategy;
 
 use super::args::{Cli, Command};
 use super::support::app::{App, GlobalArgs, Status, set_json_mode, show_failure, stdout_is_taken};
-use super::support::exec_status::show_own_failure;
+use super::support::exec_status::{show_own_failure, status_of_failure};
 use super::support::for_agent;
 use super::support::log;
+use super::support::open_files::thread_failure;
+use super::support::signals;
 use super::support::terminal::{
-    Terminal, check_output_written, choose_color, write_out, write_stderr,
+    Terminal, check_output_written, choose_color, restore_mode, write_out, write_stderr,
 };
 use super::{
     arguments, attach, bench, build, cache, compare, completions, dashboard, disasm, doctor, exec,
@@ -40,11 +42,21 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let json = argv.iter().take_while(|a| *a != "--").any(|a| a == "--json");
     set_json_mode(json);
     choose_color(typed_color(&argv));
-    std::panic::set_hook(Box::new(|info| {
+    let is_exec = argv.iter().skip(1).find(|a| !a.to_string_lossy().starts_with('-'));
+    let is_exec = is_exec.is_some_and(|command| command == "exec");
+    std::panic::set_hook(Box::new(move |info| {
+        // Another thread may wait for this one without end.
+        if let Some(failure) = info.payload_as_str().and_then(thread_failure) {
+            let status = if is_exec { status_of_failure(&failure) } else { failure.exit as u8 };
+            restore_mode();
+            show_failure(&failure, status, json);
+            std::process::exit(i32::from(status));
+        }
         let place =
             info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
         write_stderr(&format!("rgpu has a bug at {place}\n"));
     }));
+    signals::outlive_file_size_limit();
     let outcome = std::panic::catch_unwind(|| start(&argv)).unwrap_or_else(|panic| {
         let words = panic
             .downcast_ref::<String>()

@@ -72,6 +72,7 @@ fn schema_of(name: SchemaName) -> Option<schemars::Schema> {
         SchemaName::ModelConfig => schemars::schema_for!(rgpu_predict::document::ModelDocument),
         SchemaName::ModelImport => schemars::schema_for!(super::model::ImportResult),
         SchemaName::ModelFit => schemars::schema_for!(super::model::FitResult),
+        SchemaName::ModelOperators => schemars::schema_for!(super::model::OperatorComparison),
         SchemaName::ModelReconcile => schemars::schema_for!(super::model::ReconcileResult),
         SchemaName::ModelTerms => schemars::schema_for!(rgpu_predict::document::TermsDocument),
         SchemaName::ModelCard => schemars::schema_for!(rgpu_predict::import::card::ModelCard),

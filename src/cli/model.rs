@@ -13,6 +13,8 @@ mod input;
 mod kernel;
 mod llm;
 mod llm_text;
+mod operators;
+mod own_kernel;
 mod page;
 mod reconcile;
 mod rows;
@@ -31,6 +33,8 @@ pub(super) use fit::FitResult;
 #[cfg(test)]
 pub(super) use import::ImportResult;
 #[cfg(test)]
+pub(super) use operators::OperatorComparison;
+#[cfg(test)]
 pub(super) use reconcile::ReconcileResult;
 
 /// Predict kernels, collectives and language models on a GPU, and compare with measurements
@@ -42,6 +46,7 @@ pub(super) enum ModelCommand {
     /// Predict one kernel: its bound, its time and every term
     #[command(after_long_help = examples!(
         "rgpu model kernel gemm --mnk 80,4096,7168 --dtype nvfp4 --gpu b200",
+        "rgpu model kernel kernels/vecadd --gpu h200 --problem-sizes all",
     ))]
     Kernel(Box<kernel::KernelArgs>),
     /// Predict the layers of a model, kernel by kernel
@@ -70,6 +75,9 @@ pub(super) enum ModelCommand {
         "rgpu model reconcile rows.csv --gpu h200 --calib calib.toml",
     ))]
     Reconcile(reconcile::ReconcileArgs),
+    /// Predict the operators of a recorded torch program one by one, on its GPU and on another
+    #[command(after_long_help = examples!("rgpu model compare latest --gpu b200"))]
+    Compare(operators::OperatorArgs),
     /// Show every term of a prediction that was saved with --json, with formula and source
     #[command(after_long_help = examples!("rgpu model explain prediction.json"))]
     Explain(explain::ExplainArgs),
@@ -93,6 +101,7 @@ pub(super) fn run(app: &App, command: &ModelCommand) -> Result<Status> {
         ModelCommand::Import(args) => import::run(app, args),
         ModelCommand::Fit(args) => fit::run(app, args),
         ModelCommand::Reconcile(args) => reconcile::run(app, args),
+        ModelCommand::Compare(args) => operators::run(app, args),
         ModelCommand::Explain(args) => explain::run(app, args),
         ModelCommand::Check(args) => check::run(app, args),
     }

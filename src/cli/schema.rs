@@ -181,6 +181,7 @@ schemas! {
     /// Output of model fit --json
     ModelFit = "model-fit",
     /// Output of model reconcile --json
+    ModelOperators = "model-operators",
     ModelReconcile = "model-reconcile",
     /// Output of model explain --json
     ModelTerms = "model-terms",

@@ -117,6 +117,22 @@ fn launches_that_only_one_report_has_make_it_neither_faster_nor_slower() {
 }
 
 #[test]
+fn reports_without_times_do_not_pass_for_ones_that_are_not_slower() {
+    let laptop = Laptop::new();
+    let event = |ts: u32| {
+        format!(r#"{{"ph":"X","cat":"cpu_op","name":"k","pid":1,"tid":1,"ts":{ts},"dur":2}}"#)
+    };
+    for (name, ts) in [("before", 1), ("after", 3)] {
+        let text = format!(r#"{{"schemaVersion":1,"traceEvents":[{}]}}"#, event(ts));
+        laptop.write(&format!("{name}.json"), &text);
+    }
+    let line = "compare before.json after.json";
+    assert_eq!(compared(&laptop, &format!("{line} --json"), 0).time, None);
+    compared(&laptop, &format!("{line} --json --fail-on slower"), 5);
+    assert_eq!(status(&laptop.run(&format!("{line} --fail-on slower --allow-unmeasured"))), 0);
+}
+
+#[test]
 fn cubins_and_sanitizer_logs_hold_no_times_to_compare() {
     let laptop = Laptop::new();
     let fixtures = fixture("");

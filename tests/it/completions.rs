@@ -38,7 +38,9 @@ fn a_script_is_not_asked_for_in_json() {
 fn bash_completes_kernels_remotes_and_runs() {
     let laptop = laptop();
     let script = laptop.write("rgpu.bash", "");
-    fs::write(&script, laptop.run("completions bash").stdout).unwrap();
+    let text = String::from_utf8(laptop.run("completions bash").stdout).unwrap();
+    assert!(text.contains("-o default "), "{text}");
+    fs::write(&script, text).unwrap();
     let rgpu = Path::new(env!("CARGO_BIN_EXE_rgpu"));
     let completed = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -67,6 +69,12 @@ fn bash_completes_kernels_remotes_and_runs() {
     assert_eq!(completed("profile veca"), "vecadd\n");
     assert_eq!(completed("build veca"), "vecadd\n");
     assert_eq!(completed("profile one."), "one.cubin\n");
+    // A name that bash would execute is left to bash, which quotes it.
+    laptop.write("two$(touch ruined).cubin", "");
+    laptop.write("two;touch ruined.cubin", "");
+    for line in ["profile two", "disasm two", "profile --out two", "exec -- ls two"] {
+        assert_eq!(completed(line), "\n", "{line}");
+    }
     // Files where there are no names, and after `--`.
     assert_eq!(completed("profile --out one."), "one.cubin\n");
     assert_eq!(completed("exec -- ls one."), "one.cubin\n");

@@ -128,6 +128,23 @@ fn a_brief_keeps_to_its_bytes() {
 }
 
 #[test]
+fn a_file_that_may_not_grow_is_one_error_and_leaves_nothing() {
+    let laptop = matmul();
+    let folder = || std::fs::read_dir(laptop.project("")).unwrap().count();
+    let before = folder();
+    let mut command = Command::new("/bin/sh");
+    let plain = laptop.rgpu("report matmul.ncu-repz --format html --out x.html".split(' '));
+    command.args(["-c", "ulimit -f 2; exec \"$0\" \"$@\""]).arg(plain.get_program());
+    command.args(plain.get_args()).current_dir(laptop.project("")).env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(8), "{told}");
+    assert!(told.contains("File too large"), "{told}");
+    assert_eq!(folder(), before);
+}
+
+#[test]
 fn a_report_without_a_timeline_is_no_trace() {
     let laptop = matmul();
     insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --format perfetto"));
@@ -140,22 +157,32 @@ fn perfettos_page_gets_the_trace_once_and_nobody_else_does() {
     let link = laptop.path("link");
     let opener = laptop.path("bin/xdg-open");
     std::fs::create_dir_all(laptop.path("bin")).unwrap();
-    let script =
-        format!("#!/bin/sh\nprintf %s \"$1\" > '{0}.new' && mv '{0}.new' '{0}'\n", link.display());
+    let script = format!("#!/bin/sh\ncp \"$1\" '{0}.new' && mv '{0}.new' '{0}'\n", link.display());
     std::fs::write(&opener, script).unwrap();
     std::fs::set_permissions(&opener, Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/bin:/bin", laptop.path("bin").display());
+    // With few open files, as idle connections of others leave few.
     let line = "report regions.nsys-rep --format perfetto --open -q";
-    let mut rgpu = laptop.rgpu(line.split(' ')).env("PATH", path).spawn().unwrap();
+    let plain = laptop.rgpu(line.split(' '));
+    let mut limited = Command::new("/bin/sh");
+    limited.args(["-c", "ulimit -n 48; exec \"$0\" \"$@\""]).arg(plain.get_program());
+    limited.args(plain.get_args()).current_dir(laptop.project("")).env_clear();
+    limited.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut rgpu = limited.env("PATH", path).spawn().unwrap();
     let started = Instant::now();
     while !link.exists() {
         assert!(started.elapsed() < PATIENCE, "nothing opened the link");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let link = std::fs::read_to_string(link).unwrap();
+    // The command line of the browser, which others see, has a file in place of the link.
+    let redirect = std::fs::read_to_string(link).unwrap();
     let port = 9001;
-    let (page, path) = link.split_once(&format!("/#!/?url=http://127.0.0.1:{port}")).unwrap();
-    assert_eq!(page, "https://ui.perfetto.dev");
+    let page = format!("content=\"0;url=https://ui.perfetto.dev/#!/?url=http://127.0.0.1:{port}");
+    let (_, path) = redirect.split_once(&page).unwrap();
+    let (path, _) = path.split_once('"').unwrap();
+    let idle: Vec<_> =
+        (0..100).map_while(|_| TcpStream::connect(("127.0.0.1", port)).ok()).collect();
+    assert_eq!(idle.len(), 100);
     let answer = |method: &str, path: &str| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").unwrap();

@@ -571,6 +571,9 @@ class AuthorProcess(Process):
     def measure_turns(self):
         """The least time of a turn beside the work of the GPU in it, with copies of the judge around it
         as in a round; of the copy after it, what it takes longer than the one before."""
+        if DEVICE != "cuda":
+            self.least_turn = 0.0
+            return
         size = min(TURN_BYTES, free_memory() // 8)
         source, target = (torch.empty(size, dtype=torch.uint8, device=DEVICE) for _ in range(2))
         for number in range(LEAST_TURNS):

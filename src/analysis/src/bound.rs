@@ -1,13 +1,16 @@
 //! The speed-of-light bound of each timed case, from the catalogue of `rgpu model`.
 
-use rgpu_predict::Dtype;
+use std::collections::BTreeMap;
+
+use rgpu_predict::calibration::shipped;
 use rgpu_predict::dtype::MathKind;
 use rgpu_predict::hw::{self, Gpu};
 use rgpu_predict::kernel::{Context, KernelWork, OpKind};
+use rgpu_predict::{Calibration, Dtype, measurement};
 
 use super::counted_work::CountedWork;
 use super::device;
-use rgpu_model::bound::{BoundShare, ShareAtClock};
+use rgpu_model::bound::{BoundShare, PredictedTime, ShareAtClock};
 use rgpu_model::profile::Timing;
 use rgpu_model::speed_of_light::SpeedBound;
 use rgpu_model::{Profile, SpeedOfLight};
@@ -18,7 +21,8 @@ pub(super) fn shares(profile: &Profile) -> Vec<BoundShare> {
     let device = device::find_device(profile);
     let Some(hardware) = device.name.as_deref().and_then(hw::for_device) else { return Vec::new() };
     let Ok(gpu) = hardware.gpu() else { return Vec::new() };
-    let share = |case: &str, sizes: &[_], timing: &Timing| {
+    let calibration = shipped(&hardware.id);
+    let share = |case: &str, sizes: &[BTreeMap<String, i64>], timing: &Timing| {
         let work = CountedWork::from_timing(timing)?;
         let products = work.matrix_products(sizes);
         let math = match products.as_deref() {
@@ -29,7 +33,10 @@ pub(super) fn shares(profile: &Profile) -> Vec<BoundShare> {
                 model.map(|dtype: Dtype| gpu.math(dtype)).or_else(|| units_of(light?))
             }
         };
-        share_of(case, &work, math, timing, &hardware.id, &gpu)
+        let mut share = share_of(case, &work, math, timing, &hardware.id, &gpu)?;
+        let calibration = calibration.as_ref();
+        share.predicted = calibration.and_then(|c| predicted(&work, sizes, math, &gpu, c));
+        Some(share)
     };
     match (&profile.cases[..], &profile.timing) {
         ([], Some(timing)) => share("", &[], timing).into_iter().collect(),
@@ -37,6 +44,26 @@ pub(super) fn shares(profile: &Profile) -> Vec<BoundShare> {
             cases.iter().filter_map(|c| share(&c.name, &c.sizes, c.timing.as_ref()?)).collect()
         }
     }
+}
+
+/// What this work is predicted to take. `None` if no kernels like it were measured.
+fn predicted(
+    work: &CountedWork,
+    sizes: &[BTreeMap<String, i64>],
+    math: Option<MathKind>,
+    gpu: &Gpu,
+    calibration: &Calibration,
+) -> Option<PredictedTime> {
+    let time = |calibration: &Calibration| {
+        work.time(sizes, math, &measurement::context(gpu, Some(calibration)))
+    };
+    let here = time(calibration);
+    let source = calibration.source.as_ref();
+    here.is_calibrated.then(|| PredictedTime {
+        ns: here.time_ns(),
+        likely_ns: calibration.ends().map(|end| time(&end).time_ns()),
+        borrowed_from: source.and_then(|source| source.borrowed_from.clone()),
+    })
 }
 
 /// The arithmetic of the peak that a rate was compared with. `None` if predictions know no such
@@ -100,13 +127,12 @@ fn share_of(
         percent: percent(bound_ns),
         specified_mhz: gpu.clock_hz.map(|hz| hz / 1e6),
         at_measured_clock,
+        predicted: None,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use rgpu_model::profile::CaseResult;
 
@@ -143,6 +169,12 @@ mod tests {
         let slower = share.at_measured_clock.as_ref().unwrap();
         assert!((slower.percent - 84.74).abs() < 0.01 && slower.mhz == 1500.0, "{slower:?}");
         assert_eq!(share.specified_mhz, Some(1830.0));
+        assert!((share.measured_ns() - 1_600_000.0).abs() < 1.0);
+        // On an H200 such a product takes 1.4 to 1.7 ms.
+        let predicted = share.predicted.as_ref().unwrap();
+        let [fast, slow] = predicted.likely_ns;
+        assert!(share.bound_ns <= fast && fast < predicted.ns && predicted.ns < slow);
+        assert!((1.3e6..1.7e6).contains(&predicted.ns), "{predicted:?}");
         assert_eq!(shares(&product(1_600_000.0, None))[0].at_measured_clock, None);
     }
 

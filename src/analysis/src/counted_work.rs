@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use rgpu_predict::Dtype;
-use rgpu_predict::kernel::Gemm;
+use rgpu_predict::dtype::MathKind;
+use rgpu_predict::kernel::gemm::grouped;
+use rgpu_predict::kernel::{Context, Gemm, KernelTime, KernelWork, OpKind};
 
 use rgpu_model::profile::{Timing, TimingClock};
 
 /// The counted work of one call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct CountedWork {
+pub struct CountedWork {
     /// Number of floating-point operations.
-    pub(super) flops: Option<f64>,
+    pub flops: Option<f64>,
     /// Number of bytes.
-    pub(super) bytes: Option<f64>,
+    pub bytes: Option<f64>,
 }
 
 /// Formats whose sizes are compared with the counted bytes.
@@ -37,9 +39,36 @@ impl CountedWork {
         (work.flops.is_some() || work.bytes.is_some()).then_some(work)
     }
 
+    /// The bound and the predicted time of this work: of its products if it has some, else of
+    /// operations in `math` and of bytes. The fit of a kernel that moves bytes says nothing of one
+    /// that computes longer.
+    #[must_use]
+    pub fn time(
+        &self,
+        sizes: &[BTreeMap<String, i64>],
+        math: Option<MathKind>,
+        context: &Context<'_>,
+    ) -> KernelTime {
+        match self.matrix_products(sizes).as_deref() {
+            Some([gemm]) => gemm.time(context),
+            Some(products @ [_, ..]) => grouped(products, context),
+            _ => {
+                let math = math.filter(|math| context.gpu.peaks[math.index()] > 0.0);
+                let flops = math.and(self.flops).unwrap_or(0.0);
+                let math = math.unwrap_or(MathKind::Fp32);
+                let bytes = self.bytes.unwrap_or(0.0);
+                let work = KernelWork::ideal(OpKind::Elementwise, math, flops, bytes);
+                let bare = work.time(&Context { calibration: None, ..*context });
+                let is_memory_bound = bare.bound_memory_ns >= bare.bound_compute_ns;
+                if is_memory_bound { work.time(context) } else { bare }
+            }
+        }
+    }
+
     /// The matrix products of a case with sizes `m`, `n`, `k` (and `l` or `batch` of them). `None`
     /// if the counts are not those of such products in any known format.
-    pub(super) fn matrix_products(&self, sizes: &[BTreeMap<String, i64>]) -> Option<Vec<Gemm>> {
+    #[must_use]
+    pub fn matrix_products(&self, sizes: &[BTreeMap<String, i64>]) -> Option<Vec<Gemm>> {
         let mut shapes = Vec::new();
         for group in sizes {
             let mut times = 1.0;
@@ -64,9 +93,15 @@ impl CountedWork {
             return None;
         }
         let counted = self.bytes?;
-        let gemm = |(_, m, n, k): &(f64, f64, f64, f64), dtype| Gemm::new(*m, *n, *k, dtype);
-        let dtype = FORMATS.into_iter().find(|dtype| {
-            let bytes = shapes.iter().map(|shape| shape.0 * gemm(shape, *dtype).bytes()).sum();
+        let gemm = |(_, m, n, k): &(f64, f64, f64, f64),
+                    (dtype, result): (Dtype, Option<Dtype>)| {
+            let gemm = Gemm::new(*m, *n, *k, dtype);
+            Gemm { c: result.unwrap_or(gemm.c), ..gemm }
+        };
+        let usual = FORMATS.into_iter().map(|dtype| (dtype, None));
+        let wide = FORMATS.into_iter().map(|dtype| (dtype, Some(Dtype::Fp32)));
+        let dtype = usual.chain(wide).find(|formats| {
+            let bytes = shapes.iter().map(|shape| shape.0 * gemm(shape, *formats).bytes()).sum();
             is(counted, bytes)
         })?;
         if shapes.iter().map(|shape| shape.0).sum::<f64>() > MAX_PRODUCTS {
@@ -96,6 +131,8 @@ mod tests {
         let flops = Some(2.0 * 128.0 * 256.0 * 512.0);
         for (dtype, element, output) in [
             (Dtype::Fp32, 4.0, 4.0),
+            (Dtype::Bf16, 2.0, 4.0),
+            (Dtype::Fp8, 1.0, 4.0),
             (Dtype::Bf16, 2.0, 2.0),
             (Dtype::Fp8, 1.0, 2.0),
             (Dtype::Nvfp4, 0.5 + 1.0 / 16.0, 2.0),

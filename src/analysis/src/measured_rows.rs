@@ -2,14 +2,16 @@
 //! profile comes in, [`RunRows`] goes out.
 
 use rgpu_predict::Dtype;
-use rgpu_predict::hw;
+use rgpu_predict::hw::{self, Hardware};
 use rgpu_predict::kernel::{Gemm, OpKind};
 use rgpu_predict::measurement::{Measurement, MeasurementKind, products_text};
 
 use super::counted_work::CountedWork;
 use super::device;
+use super::operator_rows::row as operator_row;
+use rgpu_model::Profile;
+use rgpu_model::operator::OperatorInputs;
 use rgpu_model::speed_of_light::SpeedBound;
-use rgpu_model::{Operator, Profile};
 
 /// The measurement rows of a run, and the cases that give no row.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,11 +24,10 @@ pub struct RunRows {
 
 /// Makes the rows of a profile, from its timed cases and its operators. A case is a row if its
 /// sizes and `[work]` are those of matrix products, or if memory limits it. An operator is a row if
-/// it is a matrix product that a framework called once, with recorded shapes.
+/// it is a matrix product with recorded shapes; its calls with the same inputs are one row.
 #[must_use]
 pub fn measured_rows(profile: &Profile) -> RunRows {
-    let name = device::find_device(profile).name.unwrap_or_default();
-    let gpu = hw::for_device(&name).map_or(name, |hardware| hardware.id.clone());
+    let gpu = gpu_of(profile).map_or_else(|name| name, |hardware| hardware.id.clone());
     let row = |op: OpKind, dtype: Dtype, time_ns: f64| {
         let mut row = Measurement::new(MeasurementKind::Kernel, &profile.run.id, &gpu);
         row.gpus = Some(1);
@@ -75,40 +76,94 @@ pub fn measured_rows(profile: &Profile) -> RunRows {
             )),
         }
     }
+    found.rows.extend(operator_rows(profile).into_iter().filter(is_product).map(|operator| {
+        let common = row(OpKind::Gemm, Dtype::Bf16, operator.call_ns());
+        Measurement {
+            kind: common.kind,
+            source: common.source,
+            gpu: common.gpu,
+            gpus: common.gpus,
+            framework: common.framework,
+            version: common.version,
+            date: common.date,
+            time_ns: common.time_ns,
+            ..operator.row
+        }
+    }));
+    found
+}
+
+/// The calls of an operator with the same inputs, as a row without a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperatorRow {
+    /// The operator: `aten::mm`.
+    pub operator: String,
+    /// Shapes of the inputs, in the trace's notation.
+    pub shapes: String,
+    /// Number of calls.
+    pub calls: u64,
+    /// GPU time of all these calls, in nanoseconds.
+    pub measured_ns: u64,
+    /// The kind of kernel and its sizes.
+    pub row: Measurement,
+}
+
+impl OperatorRow {
+    /// The mean GPU time of a call, in nanoseconds.
+    #[must_use]
+    pub fn call_ns(&self) -> f64 {
+        self.measured_ns as f64 / self.calls.max(1) as f64
+    }
+}
+
+/// The operators of a profile whose kind of kernel and sizes are known, by their inputs.
+#[must_use]
+pub fn operator_rows(profile: &Profile) -> Vec<OperatorRow> {
     let dtype = profile.kernel.model.as_ref().and_then(|model| model.dtype.parse().ok());
+    let mut rows = Vec::new();
     for operator in &profile.operators {
-        if let (Some(gemm), Some(ns)) = (operator_product(operator, dtype), operator.gpu_self_ns) {
-            let mut row = row(OpKind::Gemm, gemm.a, ns as f64);
-            set_sizes(&mut row, &gemm);
-            found.rows.push(row);
+        // A profile of an older rgpu has the shapes of the first call only.
+        let only = || {
+            let one = OperatorInputs {
+                shapes: operator.shapes.clone(),
+                calls: 1,
+                gpu_self_ns: operator.gpu_self_ns?,
+                ..OperatorInputs::default()
+            };
+            (operator.calls == 1).then_some(one)
+        };
+        let first = if operator.inputs.is_empty() { only() } else { None };
+        for inputs in operator.inputs.iter().chain(&first).filter(|inputs| inputs.gpu_self_ns > 0) {
+            if let Some(row) = operator_row(operator, inputs, dtype) {
+                rows.push(OperatorRow {
+                    operator: operator.name.clone(),
+                    shapes: inputs.shapes.clone(),
+                    calls: inputs.calls,
+                    measured_ns: inputs.gpu_self_ns,
+                    row,
+                });
+            }
         }
     }
-    found
+    rows
+}
+
+/// Operators of other kinds find their inputs in the L2, as rows of calls alone do not.
+fn is_product(operator: &OperatorRow) -> bool {
+    operator.row.op.as_deref() == Some(OpKind::Gemm.name())
+}
+
+/// The GPU of the run in the catalogue, or the name that it has.
+///
+/// # Errors
+/// The catalogue has no such GPU.
+pub fn gpu_of(profile: &Profile) -> Result<&'static Hardware, String> {
+    let name = device::find_device(profile).name.unwrap_or_default();
+    hw::for_device(&name).ok_or(name)
 }
 
 fn set_sizes(row: &mut Measurement, gemm: &Gemm) {
     (row.m, row.n, row.k) = (Some(gemm.m), Some(gemm.n), Some(gemm.k));
-}
-
-/// The product of an operator. The shapes are those of its first call, so it must be the only one.
-fn operator_product(operator: &Operator, dtype: Option<Dtype>) -> Option<Gemm> {
-    let is_product = matches!(operator.name.as_str(), "aten::mm" | "aten::addmm");
-    if !is_product || operator.calls != 1 || operator.kernels.len() != 1 {
-        return None;
-    }
-    let shapes: Vec<Vec<serde_json::Value>> = serde_json::from_str(&operator.shapes).ok()?;
-    let matrices: Vec<[f64; 2]> = shapes
-        .iter()
-        .filter_map(|shape| match &shape[..] {
-            [rows, columns] => Some([rows.as_f64()?, columns.as_f64()?]),
-            _ => None,
-        })
-        .collect();
-    // The first argument of `addmm` is usually a vector, which the filter drops. If it is a matrix,
-    // adding it takes time too, and the operator gives no row.
-    let [[m, k], [inner, n]] = matrices[..] else { return None };
-    let fits = k == inner && m > 0.0 && n > 0.0 && k > 0.0;
-    dtype.filter(|_| fits).map(|dtype| Gemm::new(m, n, k, dtype))
 }
 
 #[cfg(test)]
@@ -117,6 +172,7 @@ mod tests {
 
     use super::*;
     use crate::analyze;
+    use rgpu_model::Operator;
     use rgpu_model::profile::{CaseResult, ModelInfo, RunInfo, Timing};
     use rgpu_model::timeline::KernelSum;
 
@@ -169,6 +225,26 @@ mod tests {
         assert_eq!((copy.op.as_deref(), copy.bytes), (Some("elementwise"), Some(12582912.0)));
         assert_eq!(found.skipped.len(), 1);
         assert!(found.skipped[0].contains("`other`"));
+    }
+
+    #[test]
+    fn calls_of_a_product_with_the_same_inputs_are_a_row() {
+        let inputs = |n: u64, calls: u64| OperatorInputs {
+            shapes: format!("[[64, 4096], [4096, {n}]]"),
+            types: r#"["c10::Half", "c10::Half"]"#.to_owned(),
+            calls,
+            gpu_self_ns: calls * 5000,
+        };
+        let operator = Operator {
+            name: "aten::mm".to_owned(),
+            calls: 9,
+            inputs: vec![inputs(1024, 6), inputs(512, 3)],
+            ..Operator::default()
+        };
+        let profile = Profile { operators: vec![operator], ..Profile::default() };
+        let [large, small] = &measured_rows(&profile).rows[..] else { panic!() };
+        assert_eq!((large.n, large.time_ns), (Some(1024.0), Some(5000.0)));
+        assert_eq!((small.n, small.dtype), (Some(512.0), Some(Dtype::Fp16)));
     }
 
     #[test]

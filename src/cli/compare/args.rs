@@ -188,12 +188,10 @@ impl CompareArgs {
             ("--iters", self.iters.is_some()),
             ("--set", self.set.is_some()),
             ("--sudo", self.sudo),
+            ("--require-gpu", self.unmeasured.require_gpu),
         ];
         let own = own.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_owned());
-        own.chain(given_flags(&self.place))
-            .chain(given_flags(&self.unmeasured))
-            .chain(given_flags(&self.run))
-            .next()
+        own.chain(given_flags(&self.place)).chain(given_flags(&self.run)).next()
     }
 
     /// One side as arguments of `rgpu profile`.

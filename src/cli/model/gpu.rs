@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use rgpu_predict::Calibration;
-use rgpu_predict::calibration::{LikelyEnd, shipped};
+use rgpu_predict::calibration::shipped;
 use rgpu_predict::hw::{Gpu, Hardware, builtin_gpus, find};
-use rgpu_predict::kernel::{Context, LaunchMode};
+use rgpu_predict::kernel::{Context, KernelTime, LaunchMode};
 
 use super::input;
 use crate::cli::support::app::App;
@@ -52,13 +52,18 @@ impl PredictedGpu {
 }
 
 impl PredictedGpu {
+    /// Where the efficiencies of a calibrated time come from. `None` for the user's own fit.
+    pub(super) fn source_note(&self, time: &KernelTime) -> Option<String> {
+        self.calibration.as_ref().filter(|_| time.is_calibrated)?.source_text()
+    }
+
     /// This target at both ends of the likely range. `None` without a calibration.
     pub(super) fn likely_ends(&self) -> Option<[Self; 2]> {
         let calibration = self.calibration.as_ref()?;
-        Some([LikelyEnd::Fast, LikelyEnd::Slow].map(|end| Self {
+        Some(calibration.ends().map(|end| Self {
             hardware: self.hardware.clone(),
             gpu: self.gpu,
-            calibration: Some(calibration.at(end)),
+            calibration: Some(end),
             launch: self.launch,
         }))
     }

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use rgpu_predict::Dtype;
 use rgpu_predict::document::{CalibrationState, KernelDocument, Shares, kernel_document};
 use rgpu_predict::kernel::gemm::grouped;
 use rgpu_predict::kernel::{
     Attention, AttentionKind, Experts, Gemm, KernelTime, OpKind, QuantizedGemm, StreamingKernel,
 };
-use rgpu_predict::{Calibration, Dtype};
 
 use super::gpu::{GpuArgs, PredictedGpu, target};
-use super::input;
 use super::page::{self, PageArgs};
+use super::{input, own_kernel};
 use crate::cli::support::app::{App, Status};
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_report::{TextTable, amount, bytes, duration, percent};
@@ -20,9 +20,14 @@ use rgpu_report::{TextTable, amount, bytes, duration, percent};
 /// Predict one kernel: its bound, its time and every term
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct KernelArgs {
-    /// The kind of kernel
-    #[arg(value_enum)]
-    pub op: KernelName,
+    /// The kind of kernel (gemm, attention, moe, norm, elementwise), or the path of a kernel as
+    /// `rgpu profile --kernel` takes it, with a slash or an ending
+    #[arg(value_name = "OP|PATH", value_parser = kernel_or_path)]
+    pub what: KernelOrPath,
+
+    /// Sizes of the kernel at PATH, as `rgpu profile` takes them
+    #[arg(long, value_name = "SIZES", allow_hyphen_values = true)]
+    pub problem_sizes: Vec<String>,
 
     #[command(flatten)]
     pub gpu: GpuArgs,
@@ -133,6 +138,35 @@ pub(in crate::cli) enum KernelName {
     Elementwise,
 }
 
+/// What is predicted.
+#[derive(Clone, Debug)]
+pub(in crate::cli) enum KernelOrPath {
+    Op(KernelName),
+    Path(String),
+}
+
+/// A kind of kernel, or a path. A kind of kernel wins.
+fn kernel_or_path(typed: &str) -> std::result::Result<KernelOrPath, String> {
+    match KernelName::from_str(typed, true) {
+        Ok(op) => Ok(KernelOrPath::Op(op)),
+        Err(_) if own_kernel::is_path(typed) => Ok(KernelOrPath::Path(typed.to_owned())),
+        Err(_) => {
+            let known: Vec<String> =
+                KernelName::value_variants().iter().map(|op| op.word()).collect();
+            Err(format!(
+                "it is none of {}; the path of a kernel has a slash or an ending: `./{typed}`",
+                known.join(", ")
+            ))
+        }
+    }
+}
+
+impl KernelName {
+    fn word(self) -> String {
+        self.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
 /// M, N and K of a GEMM.
 type Sizes = [f64; 3];
 
@@ -152,17 +186,15 @@ fn pair(typed: &str) -> std::result::Result<(f64, f64), String> {
 
 /// The value of a flag that the kernel needs.
 fn required<T>(value: Option<T>, flag: &str, op: KernelName) -> Result<T> {
-    value.ok_or_else(|| {
-        let name = op.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
-        Failure::new(Exit::Usage, "usage", format!("`{name}` needs {flag}"))
-    })
+    value.ok_or_else(|| Failure::new(Exit::Usage, "usage", format!("`{}` needs {flag}", op.word())))
 }
 
 pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
     let target = target(app, &args.gpu)?;
-    let mut documents = predict(args, &target)?;
+    let predict = |target: &PredictedGpu| predict(app, args, target);
+    let mut documents = predict(&target)?;
     if let Some([fast, slow]) = target.likely_ends() {
-        let ends = predict(args, &fast)?.into_iter().zip(predict(args, &slow)?);
+        let ends = predict(&fast)?.into_iter().zip(predict(&slow)?);
         for (document, (fast, slow)) in documents.iter_mut().zip(ends) {
             let is_calibrated = document.calibration == CalibrationState::Calibrated;
             document.likely_ns =
@@ -171,15 +203,18 @@ pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
     }
     if let Some(us) = args.measured_us {
         let [document] = &mut documents[..] else {
-            let what = "--measured-us is one time, but `moe` predicts two products";
-            return Err(Failure::new(Exit::Usage, "usage", what)
-                .hint("predict each product alone: `rgpu model kernel gemm --grouped …`"));
+            let what = format!("--measured-us is one time, but there are {}", documents.len());
+            return Err(Failure::new(Exit::Usage, "usage", what + " predictions")
+                .hint("predict each product or case alone"));
         };
-        document.shares = Some(shares(args, &target, us)?);
+        document.shares = Some(shares(args, &target, us, &predict)?);
     }
     let sides: Vec<_> =
         documents.iter().map(|d| page::side(&d.subject, d)).collect::<Result<_>>()?;
-    let title = args.op.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    let title = match &args.what {
+        KernelOrPath::Op(op) => op.word(),
+        KernelOrPath::Path(path) => path.clone(),
+    };
     let is_page = page::write(app, &args.page, &title, &target.hardware.id, &sides)?;
     for document in &documents {
         match (app.global.json, is_page) {
@@ -191,9 +226,38 @@ pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
     Ok(0)
 }
 
-fn predict(args: &KernelArgs, target: &PredictedGpu) -> Result<Vec<KernelDocument>> {
+fn predict(app: &App, args: &KernelArgs, target: &PredictedGpu) -> Result<Vec<KernelDocument>> {
+    match &args.what {
+        KernelOrPath::Op(op) => predict_op(*op, args, target),
+        KernelOrPath::Path(path) => predict_own(app, path, args, target),
+    }
+}
+
+/// The cases of the kernel at `path`.
+fn predict_own(
+    app: &App,
+    path: &str,
+    args: &KernelArgs,
+    target: &PredictedGpu,
+) -> Result<Vec<KernelDocument>> {
     let context = target.context();
-    let op = args.op;
+    let cases = own_kernel::cases(app, path, &args.problem_sizes)?;
+    let document = |case: own_kernel::CaseWork| {
+        let time = case.work.time(&case.sizes, case.math, &context);
+        let mut document = kernel_document(case.subject, &time, &target.hardware, &context);
+        document.notes.extend(case.assumption.map(str::to_owned));
+        document.notes.extend(target.source_note(&time));
+        document
+    };
+    Ok(cases.into_iter().map(document).collect())
+}
+
+fn predict_op(
+    op: KernelName,
+    args: &KernelArgs,
+    target: &PredictedGpu,
+) -> Result<Vec<KernelDocument>> {
+    let context = target.context();
     let document = |subject: String, time: &KernelTime| {
         let mut document = kernel_document(subject, time, &target.hardware, &context);
         let widest = args.weights.filter(|w| w.bits() > args.dtype.bits()).unwrap_or(args.dtype);
@@ -202,8 +266,7 @@ fn predict(args: &KernelArgs, target: &PredictedGpu) -> Result<Vec<KernelDocumen
             let note = format!("{name} multiplies no {widest}: values are widened to 16 bits");
             document.notes.push(note);
         }
-        let source = target.calibration.as_ref().and_then(Calibration::source_text);
-        document.notes.extend(source.filter(|_| time.is_calibrated));
+        document.notes.extend(target.source_note(time));
         document
     };
     let weights = args.weights.unwrap_or(args.dtype);
@@ -332,7 +395,12 @@ fn group_sizes(path: &Path) -> Result<Vec<Sizes>> {
     }
 }
 
-fn shares(args: &KernelArgs, target: &PredictedGpu, us: f64) -> Result<Shares> {
+fn shares(
+    args: &KernelArgs,
+    target: &PredictedGpu,
+    us: f64,
+    predict: &dyn Fn(&PredictedGpu) -> Result<Vec<KernelDocument>>,
+) -> Result<Shares> {
     let positive = |value: f64, flag: &str| {
         if value.is_finite() && value > 0.0 {
             Ok(value)
@@ -342,7 +410,7 @@ fn shares(args: &KernelArgs, target: &PredictedGpu, us: f64) -> Result<Shares> {
     };
     let measured_ns = positive(us, "--measured-us")? * 1e3;
     let bound = |target: &PredictedGpu| {
-        predict(args, target).map(|documents| documents[0].bound_ns / measured_ns)
+        predict(target).map(|documents| documents[0].bound_ns / measured_ns)
     };
     let of_bound_at_clock = match args.clock_mhz {
         Some(mhz) => {
@@ -382,6 +450,11 @@ fn print(app: &App, document: &KernelDocument) {
     if let Some([fast, slow]) = document.likely_ns {
         let words = "covers 80 % of the times held out of the fit";
         row("likely", format!("{} to {}", duration(fast), duration(slow)), words.into());
+    }
+    if let Some(repeated) = document.repeated {
+        let clock = repeated.clock_mhz.map(|mhz| format!(", {mhz:.0} MHz")).unwrap_or_default();
+        let words = format!("one of many in a row, under the power limit{clock}");
+        row("repeated", duration(repeated.time_ns), words);
     }
     let intensity = format!("{:.1} FLOP a byte", document.intensity);
     row("work", amount(document.flops, "FLOP"), intensity);

@@ -9,7 +9,7 @@ use rgpu_predict::hw::Gpu;
 use rgpu_predict::kernel::Context;
 use rgpu_predict::llm::{Deployment, Load, Parallelism, serve};
 use rgpu_predict::measured_step::MeasuredStep;
-use rgpu_predict::measurement::{self, Measurement, MeasurementKind};
+use rgpu_predict::measurement::{self, Measurement, MeasurementKind, Prediction};
 use rgpu_predict::reconcile::{Pair, ReconcileSummary, reconcile};
 use rgpu_predict::{Calibration, Dtype};
 use schemars::JsonSchema;
@@ -93,6 +93,7 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
     let predictor = Predictor {
         gpu: &numbers,
         calibration: calibration.as_ref(),
+        ends: calibration.as_ref().map(Calibration::ends),
         topology: Topology::for_gpu(&numbers),
         model: model.as_ref(),
     };
@@ -133,6 +134,8 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
 struct Predictor<'a> {
     gpu: &'a Gpu,
     calibration: Option<&'a Calibration>,
+    /// The calibration at both ends of the likely range.
+    ends: Option<[Calibration; 2]>,
     topology: Option<Topology>,
     model: Option<&'a Model>,
 }
@@ -161,10 +164,21 @@ impl Predictor<'_> {
             measured_ns,
             bound_ns: predicted.bound_ns(),
             predicted_ns: predicted.time_ns(),
+            likely_ns: self.likely(row, &predicted),
             is_calibrated: predicted.is_calibrated(),
             launches: None,
         });
         Ok(())
+    }
+
+    /// The likely range of a calibrated prediction.
+    fn likely(&self, row: &Measurement, predicted: &Prediction) -> Option<[f64; 2]> {
+        let ends = self.ends.as_ref().filter(|_| predicted.is_calibrated())?;
+        let of = |end: &Calibration| {
+            let context = measurement::context(self.gpu, Some(end));
+            Some(row.predict(&context, self.topology.as_ref())?.time_ns())
+        };
+        Some([of(&ends[0])?, of(&ends[1])?])
     }
 
     fn serving(&self, row: &Measurement, pairs: &mut Vec<Pair>) -> std::result::Result<(), String> {
@@ -206,6 +220,7 @@ impl Predictor<'_> {
                     measured_ns,
                     bound_ns,
                     predicted_ns,
+                    likely_ns: None,
                     is_calibrated: serving.is_calibrated,
                     launches: None,
                 });
@@ -226,6 +241,14 @@ fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
         table.add_row(row.chain([percent(100.0 * share)]));
     }
     app.print(&table.fitted(app.columns(), 0));
+    for (quantity, coverage) in &summary.coverage {
+        app.print(&format!(
+            "\n{} of the measured {quantity}s are in their likely range (80 % should be); the \
+             median range is ± {} wide\n",
+            percent(100.0 * coverage.inside),
+            percent(100.0 * coverage.half_width)
+        ));
+    }
     if let Some(table) = steps::table(pairs) {
         app.print(&format!("\n{}", table.fitted(app.columns(), 0)));
     }

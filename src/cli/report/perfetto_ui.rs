@@ -3,8 +3,8 @@
 //!
 //! The page may fetch from this machine on one port only, 9001: its content security policy allows
 //! no other, and Perfetto's own `tools/open_trace_in_ui` uses it too. A random part of the path
-//! keeps other pages and users from reading the trace. Nothing else is served, and after one fetch
-//! nothing is.
+//! keeps other pages and users from reading the trace. It is on no command line. Nothing else is
+//! served, and after one fetch nothing is.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderName};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rgpu_protocol::server::{Connection, Connections, accept, http1_builder};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::cli::support::app::App;
-use crate::cli::support::desktop::open_on_desktop;
+use crate::cli::support::desktop::open_secret_link;
 use crate::cli::support::signals;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_run::run::channel;
@@ -52,34 +52,27 @@ pub(super) fn show(app: &App, trace: &Path, bytes: Vec<u8>) -> Result<()> {
     app.block_on(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).await.map_err(not_served)?;
         app.print_note(&format!("{link}\nserved until the page has fetched it; Ctrl-C ends this"));
-        // A browser that was not running yet may end only when its user closes it.
-        let opened = tokio::task::spawn_blocking(move || open_on_desktop("the link", &link));
-        let advise = async {
-            if let Ok(Err(failure)) = opened.await {
-                app.print_note(&format!("{}: open it yourself", failure.what));
-            }
-            std::future::pending::<()>().await;
-        };
+        let _file = open_secret_link("trace", &link)?;
         tokio::select! {
-            served = serve_once(&listener, &path, bytes.into()) => served.map_err(not_served),
-            () = stop.wait_for_more_than(0) => Ok(()),
-            () = advise => Ok(()),
+            () = serve_once(&listener, &path, bytes.into()) => {}
+            () = stop.wait_for_more_than(0) => {}
         }
+        Ok(())
     })
 }
 
 /// Answers requests until the trace was sent once.
-async fn serve_once(listener: &TcpListener, path: &Arc<str>, trace: Bytes) -> io::Result<()> {
-    let mut connections = JoinSet::new();
+async fn serve_once(listener: &TcpListener, path: &Arc<str>, trace: Bytes) {
+    let connections = Connections::new();
+    let mut answers = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => {
-                let (stream, _) = accepted?;
-                connections.spawn(answer(stream, Arc::clone(path), trace.clone()));
-            }
-            Some(sent) = connections.join_next() => {
+            stream = accept(listener, &connections) => connections.open(|connection| {
+                answers.spawn(answer(stream, connection, Arc::clone(path), trace.clone()))
+            }),
+            Some(sent) = answers.join_next() => {
                 if sent.unwrap_or(false) {
-                    return Ok(());
+                    return;
                 }
             }
         }
@@ -87,15 +80,17 @@ async fn serve_once(listener: &TcpListener, path: &Arc<str>, trace: Bytes) -> io
 }
 
 /// Answers one connection, and returns whether the trace was sent over it.
-async fn answer(stream: TcpStream, path: Arc<str>, trace: Bytes) -> bool {
+async fn answer(stream: TcpStream, connection: Connection, path: Arc<str>, trace: Bytes) -> bool {
     let is_asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<_>| {
         let response = response(&request, &path, &trace);
         let is_trace = request.method() == Method::GET && response.status() == StatusCode::OK;
+        // Idle connections do not close one that knows the path.
+        let is_trace = is_trace && connection.admit();
         is_asked.fetch_or(is_trace, Ordering::Relaxed);
         async move { Ok::<_, Infallible>(response) }
     });
-    let mut server = http1::Builder::new();
+    let mut server = http1_builder();
     let ended = server.keep_alive(false).serve_connection(TokioIo::new(stream), service).await;
     ended.is_ok() && is_asked.load(Ordering::Relaxed)
 }

@@ -1,5 +1,10 @@
 //! Opens files and links with the desktop's default program.
 
+use std::io::Write;
+
+use tempfile::NamedTempFile;
+
+use super::terminal::write_stderr;
 use rgpu_model::error::{Exit, Failure, Result};
 
 /// The exit status of `xdg-open` where it finds no program that opens the file.
@@ -27,4 +32,27 @@ pub(in crate::cli) fn open_on_desktop(what: &str, target: &str) -> Result<()> {
         }
         Err(e) => Err(no_browser().cause(format!("`{program}`: {e}"))),
     }
+}
+
+/// Opens a link with a secret in it. The browser reads it from a file of the user, which lasts as
+/// long as the returned value: others can see command lines.
+pub(in crate::cli) fn open_secret_link(title: &str, link: &str) -> Result<NamedTempFile> {
+    let failed = |e: std::io::Error| {
+        Failure::new(Exit::Disk, "disk", "a file for the browser cannot be written").cause(e)
+    };
+    let file = tempfile::Builder::new().prefix("rgpu-link-").suffix(".html").tempfile();
+    let mut file = file.map_err(failed)?;
+    let page = format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>{title}</title>\
+         <meta http-equiv=\"refresh\" content=\"0;url={link}\">\n"
+    );
+    file.write_all(page.as_bytes()).map_err(failed)?;
+    let path = file.path().display().to_string();
+    // A browser that was not running yet may end only when its user closes it.
+    std::thread::spawn(move || {
+        if let Err(failure) = open_on_desktop("the link", &path) {
+            write_stderr(&format!("{}: open it yourself\n", failure.what));
+        }
+    });
+    Ok(file)
 }

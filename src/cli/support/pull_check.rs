@@ -43,8 +43,8 @@ pub(super) enum SkipReason {
         /// The `.git`, relative to the folder for pulled files.
         git: String,
     },
-    /// Programs read files of this name (dot files, `rgpu.toml`), and no matching `--pull` pattern
-    /// spells that part of it out.
+    /// Programs read files of this name (dot files, `rgpu.toml`, `loop.toml` …), and no matching
+    /// `--pull` pattern spells that part of it out.
     NeedsExplicitPattern {
         /// The name up to that part, relative to the folder for pulled files.
         part: String,
@@ -138,9 +138,12 @@ fn prefix_through_part(name: &str, predicate: impl Fn(&str) -> bool) -> Option<S
     None
 }
 
+/// The files of a project that say what rgpu runs, also on this machine.
+const OWN_FILES: [&str; 4] = ["rgpu.toml", "kernel.toml", "bench.toml", "loop.toml"];
+
 /// Whether programs read a file or folder of this name on their own.
 fn is_read_by_programs(part: &str) -> bool {
-    part.starts_with('.') || part.eq_ignore_ascii_case("rgpu.toml")
+    part.starts_with('.') || OWN_FILES.iter().any(|own| part.eq_ignore_ascii_case(own))
 }
 
 /// Characters that HFS+ ignores when it compares names.
@@ -254,6 +257,9 @@ mod tests {
         for (pattern, name, part) in [
             ("**", ".bashrc", ".bashrc"),
             ("*", "rgpu.toml", "rgpu.toml"),
+            ("*", "loop.toml", "loop.toml"),
+            ("*.toml", "Bench.toml", "Bench.toml"),
+            ("kernels/**", "kernels/k/kernel.toml", "kernels/k/kernel.toml"),
             ("**", "out/RGPU.toml", "out/RGPU.toml"),
             ("out/**", "out/.cargo/config.toml", "out/.cargo"),
             (".cache/**", ".cache/.envrc", ".cache/.envrc"),

@@ -42,6 +42,16 @@ pub(in crate::cli) fn listen(canceller: Canceller) -> Result<()> {
     Ok(())
 }
 
+/// From now on a file that may not grow (`ulimit -f`) is an error of its write, which removes what is
+/// half-written. By default the signal of it ends the process.
+pub(in crate::cli) fn outlive_file_size_limit() {
+    // Without an event loop the default stays.
+    if let Ok(runtime) = Builder::new_current_thread().enable_io().build() {
+        let _entered = runtime.enter();
+        let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+    }
+}
+
 fn start() -> Result<()> {
     let failed = |e: io::Error| cannot_start("signals", "signals cannot be handled", &e);
     let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;

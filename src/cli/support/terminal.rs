@@ -230,7 +230,7 @@ static ORIGINAL_MODE: Mutex<Option<rustix::termios::Termios>> = Mutex::new(None)
 
 /// Restores the terminal's mode if it was switched to raw mode. A process that ends without its
 /// destructors calls this.
-pub(super) fn restore_mode() {
+pub(in crate::cli) fn restore_mode() {
     let original = ORIGINAL_MODE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(original) = original {
         let now = rustix::termios::OptionalActions::Now;

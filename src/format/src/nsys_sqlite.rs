@@ -20,10 +20,12 @@
 //! `META_DATA_CAPTURE` holds the target's whole environment and is never read.
 //!
 //! SQLite opens the path itself, read-only and immutable, without touching a journal. Views,
-//! virtual tables and computed columns of a hostile file are not followed.
+//! virtual tables and computed columns of a hostile file are not followed, and the declarations of its
+//! tables are counted first.
 
 mod connection;
 mod rows;
+mod schema;
 mod shares;
 mod table;
 
@@ -56,6 +58,12 @@ pub enum NsysSqliteError {
         /// The error of SQLite.
         #[source]
         cause: rusqlite::Error,
+    },
+    /// The statements that declare the tables are too long.
+    #[error("the declarations of its tables take more than the {} KiB that nsys needs", .limit >> 10)]
+    Schema {
+        /// The limit in bytes.
+        limit: u64,
     },
     /// A table has more small rows than a file of its size may have.
     #[error("row {row} of the table `{table}` does not fit: {cause}")]

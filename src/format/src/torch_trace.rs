@@ -5,7 +5,7 @@
 //!
 //! | `cat` | what | `args` that we take |
 //! |---|---|---|
-//! | `cpu_op`, `Operator` | an operator on a thread | `External id`, `Input Dims`, `Sequence number` |
+//! | `cpu_op`, `Operator` | an operator on a thread | `External id`, `Input Dims`, `Input type`, `Sequence number` |
 //! | `user_annotation` | a `record_function` range, a profiler's step | |
 //! | `cuda_runtime`, `cuda_driver`, `Runtime` | a call into CUDA | `correlation` |
 //! | `kernel`, `Kernel` | a kernel; `pid` is the device, `tid` the stream | `correlation`, `External id`, `device`, `stream`, `grid`, `block`, `registers per thread`, `shared memory` |
@@ -146,6 +146,8 @@ pub struct TorchEvent {
     pub shared_bytes: Option<u64>,
     /// Shapes of an operator's inputs, as written in the trace.
     pub shapes: String,
+    /// Types of an operator's inputs, as written in the trace: a number of [`TorchTrace::names`].
+    pub types: Option<u32>,
     /// Number that a forward operator and its backward operators share.
     pub sequence: Option<i64>,
     /// Whether it is a backward operator.
@@ -375,6 +377,8 @@ struct RawArgs<'a> {
     shared: JsonText<'a>,
     #[serde(default, borrow, rename = "Input Dims", alias = "Input dims")]
     shapes: JsonText<'a>,
+    #[serde(default, borrow, rename = "Input type")]
+    types: JsonText<'a>,
     #[serde(default, borrow, rename = "Sequence number")]
     sequence: JsonText<'a>,
     #[serde(default, borrow, rename = "Fwd thread id")]
@@ -585,6 +589,9 @@ impl TraceBuilder {
         let small = |value: &JsonText<'_>| value.int().and_then(|n| u32::try_from(n).ok());
         let unsigned = |value: &JsonText<'_>| value.int().and_then(|n| u64::try_from(n).ok());
         let name = self.number(name)?;
+        let types = Some(args.types.json())
+            .filter(|types| !shapes.is_empty() && (1..=MAX_SHAPES_BYTES).contains(&types.len()));
+        let types = types.map(|types| self.number(types.into())).transpose()?;
         self.trace.events.push(TorchEvent {
             kind,
             name,
@@ -602,6 +609,7 @@ impl TraceBuilder {
             registers: small(&args.registers).or(of_jax.registers),
             shared_bytes: unsigned(&args.shared).or(of_jax.shared_bytes),
             shapes: shapes.to_owned(),
+            types,
             sequence: args.sequence.int().filter(|number| *number >= 0),
             is_backward: args.forward_thread.int().is_some_and(|thread| thread != 0),
             collective,

@@ -31,11 +31,15 @@ static ACTIONS: &[Action] = &[
     action("hw list", "the GPUs"),
     action("hw show", "all numbers of a GPU; NAME"),
     action("hw check", "check hardware files; FILE"),
-    action("kernel", "OP (gemm, attention, moe, norm, elementwise) --gpu=h200 --mnk=M,N,K …"),
+    action("kernel", "OP (gemm, attention, moe, norm, elementwise) or PATH --gpu=h200 --mnk=M,N,K"),
     action("layer", "the layers of a model; CONFIG.json --gpu=NAME"),
     action("llm", "a model's server; CONFIG.json --gpu=NAME --tp=8 --concurrency=1..256:x2"),
     action("coll", "OP (allreduce …) --gpu=NAME --bytes=1GiB --gpus=8"),
     action("reconcile", "predictions and measured rows; CSV or RUN, --gpu=NAME"),
+    action(
+        "compare",
+        "operators of a recorded torch program, predicted; RUN, --gpu=NAME for another",
+    ),
     action("explain", "every term of a prediction saved with --json; FILE"),
     action("check", "compare predictions with known results"),
 ];

@@ -27,6 +27,27 @@ pub struct BoundShare {
     pub specified_mhz: Option<f64>,
     /// The same at the clock that was measured; absent if either clock is not known.
     pub at_measured_clock: Option<ShareAtClock>,
+    /// What kernels with this work were measured to take; absent if none such were measured.
+    pub predicted: Option<PredictedTime>,
+}
+
+impl BoundShare {
+    /// The measured median, in nanoseconds.
+    pub fn measured_ns(&self) -> f64 {
+        100.0 * self.bound_ns / self.percent
+    }
+}
+
+/// The time that `rgpu model` predicts, from measured efficiencies.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictedTime {
+    /// The prediction, in nanoseconds.
+    pub ns: f64,
+    /// The range in which 80 % of such kernels lie, in nanoseconds.
+    pub likely_ns: [f64; 2],
+    /// The GPU whose efficiencies these are; absent if it is this one.
+    pub borrowed_from: Option<String>,
 }
 
 /// A bound and its share at another clock.

@@ -36,9 +36,27 @@ pub struct Operator {
     /// Input shapes of the first call, in the trace's notation; empty if not recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shapes: String,
+    /// The calls with GPU work of their own by their inputs, most GPU time first; empty if the
+    /// trace has no shapes. Only the first 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<OperatorInputs>,
     /// Source of the numbers: path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
+}
+
+/// The calls of an operator whose inputs have the same shapes and types.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OperatorInputs {
+    /// Shapes of the inputs, in the trace's notation.
+    pub shapes: String,
+    /// Types of the inputs, in the trace's notation; empty if not recorded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub types: String,
+    /// Number of calls with GPU work of their own.
+    pub calls: u64,
+    /// GPU time in nanoseconds of the work that these calls launched themselves.
+    pub gpu_self_ns: u64,
 }
 
 impl Operator {

@@ -7,9 +7,11 @@ use std::path::Path;
 
 /// Whether a file or folder above `folder` may say which project `folder` belongs to: its owner is
 /// this user, root, or the owner of `folder`. Anyone may put one into `/tmp`, which is above many
-/// folders. Of a link, both the link and what it leads to count.
+/// folders. Of a link, both the link and what it leads to count. The same holds for a file that
+/// nobody named and that lies beside or above one that somebody did.
 pub fn may_decide(mark: &Path, folder: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let of_folder = folder.metadata().map(|meta| meta.uid()).ok();
     let is_trusted = |meta: io::Result<std::fs::Metadata>| {
         meta.is_ok_and(|meta| meta.uid() == own || meta.uid() == 0 || Some(meta.uid()) == of_folder)

@@ -20,6 +20,9 @@ use rustix::fs::OFlags;
 /// Larger files are not read into memory, where nothing else limits them.
 pub const MAX_FILE_BYTES: u64 = 2 << 30;
 
+/// The largest source that is parsed: of a kernel, a program or a script.
+pub const MAX_SOURCE_BYTES: u64 = 16 << 20;
+
 /// The largest TOML file and the largest block of TOML in a script. A document takes many times the
 /// memory of its text.
 pub const MAX_TOML_BYTES: u64 = 128 << 10;

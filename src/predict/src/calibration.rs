@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Dtype;
 use crate::dtype::MathKind;
-use crate::kernel::{KernelTime, OpKind};
+use crate::kernel::OpKind;
 
 /// The schema of a calibration file.
 pub const SCHEMA: &str = "rgpu.calibration/1";
@@ -34,6 +34,9 @@ pub struct Calibration {
     /// The fits of products that are repeated until the power limit acts, by format.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sustained: Vec<SustainedFit>,
+    /// The end of the likely range at which kernels are predicted; `None` for the prediction itself.
+    #[serde(skip)]
+    pub end: Option<LikelyEnd>,
 }
 
 /// Where the rows of a shipped calibration come from.
@@ -66,12 +69,6 @@ pub struct SustainedFit {
     pub clock_mhz: Option<f64>,
     /// The errors on the fitted rows.
     pub errors: Errors,
-}
-
-/// The time of a product that is repeated, where the power limit allows this share of the peak.
-#[must_use]
-pub fn sustained_ns(time: &KernelTime, share: f64) -> f64 {
-    time.time_ns().max(time.bound_compute_ns / share)
 }
 
 /// The fractions of the peaks that a kernel reaches.
@@ -138,6 +135,41 @@ pub const FEATURES: usize = 8;
 /// Weights of a kernel's features; 0 for those that do not matter.
 pub type Trend = [f64; FEATURES];
 
+/// The range in which 80 % of the times of rows lie that their fit did not see.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LikelyRange {
+    /// How the logarithm of the errors' size changes with the sizes, by `kernel::features`.
+    pub spread: Trend,
+    /// The 10th and the 90th percentile of ln(measured / predicted), in units of that size.
+    pub quantiles: [f64; 2],
+    /// What a borrowed range is wider by at each end, as ln(measured / predicted).
+    #[serde(default)]
+    pub margin: f64,
+}
+
+/// The errors' size is never taken to be outside of these, as ln(measured / predicted).
+const SPREAD_BOUNDS: (f64, f64) = (0.01, 1.0);
+
+impl LikelyRange {
+    /// The errors' size at these sizes, as ln(measured / predicted).
+    #[must_use]
+    pub fn spread_at(spread: &Trend, features: &[f64; FEATURES]) -> f64 {
+        let ln: f64 = spread.iter().zip(features).map(|(weight, feature)| weight * feature).sum();
+        ln.exp().clamp(SPREAD_BOUNDS.0, SPREAD_BOUNDS.1)
+    }
+
+    /// The time at one end, over the prediction.
+    fn factor(&self, end: LikelyEnd, features: &[f64; FEATURES]) -> f64 {
+        let size = Self::spread_at(&self.spread, features);
+        let ln = match end {
+            LikelyEnd::Fast => self.quantiles[0] * size - self.margin,
+            LikelyEnd::Slow => self.quantiles[1] * size + self.margin,
+        };
+        ln.exp()
+    }
+}
+
 impl Efficiency {
     /// Full peak and full bandwidth, with the stated launch time.
     pub const PERFECT: Self = Self {
@@ -173,6 +205,17 @@ pub struct Errors {
     pub measured_over_predicted: Option<[f64; 2]>,
 }
 
+impl Errors {
+    /// Measured over predicted at one end of the range; 1 if it is not known.
+    fn factor(&self, end: LikelyEnd) -> f64 {
+        match (self.measured_over_predicted, end) {
+            (Some([fast, _]), LikelyEnd::Fast) => fast,
+            (Some([_, slow]), LikelyEnd::Slow) => slow,
+            (None, _) => 1.0,
+        }
+    }
+}
+
 /// An end of the range in which 80 % of the held-out rows lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LikelyEnd {
@@ -198,10 +241,24 @@ pub struct KernelFit {
     pub flops: [f64; 2],
     /// The bytes of the rows, least and largest.
     pub bytes: [f64; 2],
+    /// The range around the prediction. `None` with few rows: that of `test` at all sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub likely: Option<LikelyRange>,
     /// The errors on the rows that were fitted.
     pub train: Errors,
     /// The errors on the rows that were held out.
     pub test: Errors,
+}
+
+impl KernelFit {
+    /// The time at one end of the likely range, over the prediction.
+    #[must_use]
+    pub fn likely_factor(&self, end: LikelyEnd, features: &[f64; FEATURES]) -> f64 {
+        match &self.likely {
+            Some(likely) => likely.factor(end, features),
+            None => self.test.factor(end),
+        }
+    }
 }
 
 /// A range of message sizes with one latency and rate: t = α + V / (B · share).
@@ -299,35 +356,10 @@ impl Calibration {
     /// its parts are at the same end: errors of one kind of kernel go together.
     #[must_use]
     pub fn at(&self, end: LikelyEnd) -> Self {
-        let factor = |errors: &Errors| match (errors.measured_over_predicted, end) {
-            (Some([fast, _]), LikelyEnd::Fast) => fast,
-            (Some([_, slow]), LikelyEnd::Slow) => slow,
-            (None, _) => 1.0,
-        };
         let mut shifted = self.clone();
-        for fit in &mut shifted.kernel {
-            let factor = factor(&fit.test);
-            let efficiency = &mut fit.efficiency;
-            efficiency.compute /= factor;
-            efficiency.memory /= factor;
-            efficiency.launch_ns = efficiency.launch_ns.map(|ns| ns * factor);
-            efficiency.quantize = efficiency.quantize.map(|share| share / factor);
-            efficiency.block_ns = efficiency.block_ns.map(|ns| ns * factor);
-            efficiency.softmax = efficiency.softmax.map(|share| share * factor);
-            efficiency.rows = efficiency.rows.map(|rows| RowEfficiency {
-                row_ns: rows.row_ns * factor,
-                element_ns: rows.element_ns * factor,
-                ..rows
-            });
-            efficiency.tiles = efficiency.tiles.map(|tiles| TileEfficiency {
-                load: tiles.load / factor,
-                wave_ns: tiles.wave_ns * factor,
-                split_ns: tiles.split_ns * factor,
-                misaligned: tiles.misaligned,
-            });
-        }
+        shifted.end = Some(end);
         for fit in &mut shifted.collective {
-            let factor = factor(&fit.test);
+            let factor = fit.test.factor(end);
             for regime in &mut fit.regimes {
                 regime.alpha_ns *= factor;
                 regime.bandwidth /= factor;
@@ -336,18 +368,25 @@ impl Calibration {
         shifted
     }
 
-    /// The efficiencies for a kernel. `None` if this kind was not measured, or only at other sizes.
+    /// This calibration at both ends of the likely range, the fast one first.
     #[must_use]
-    pub fn efficiency(
-        &self,
-        op: OpKind,
-        math: MathKind,
-        flops: f64,
-        bytes: f64,
-    ) -> Option<Efficiency> {
+    pub fn ends(&self) -> [Self; 2] {
+        [LikelyEnd::Fast, LikelyEnd::Slow].map(|end| self.at(end))
+    }
+
+    /// The fit for a kernel. `None` if this kind was not measured, or only at other sizes.
+    #[must_use]
+    pub fn fit_at(&self, op: OpKind, math: MathKind, flops: f64, bytes: f64) -> Option<&KernelFit> {
         let is_inside = |[least, most]: [f64; 2], value: f64| value >= least && value <= most;
         let fit = self.fit_of(op, math)?;
-        (is_inside(fit.flops, flops) && is_inside(fit.bytes, bytes)).then_some(fit.efficiency)
+        let has_flops = !op.has_products() || is_inside(fit.flops, flops);
+        (has_flops && is_inside(fit.bytes, bytes)).then_some(fit)
+    }
+
+    /// The rate of repeated products of this arithmetic under the power limit.
+    #[must_use]
+    pub fn sustained(&self, math: MathKind) -> Option<&SustainedFit> {
+        self.sustained.iter().find(|fit| fit.dtype.math() == math)
     }
 
     /// The fit of a kind of kernel, at any size. Of several types with the same arithmetic, such as

@@ -177,6 +177,8 @@ pub struct KernelDocument {
     /// The range that covers 80 % of the measured times of rows held out of the fit. Absent
     /// without a calibration.
     pub likely_ns: Option<[f64; 2]>,
+    /// One call of many in a row, where the power limit slows them.
+    pub repeated: Option<RepeatedCall>,
     /// The longest term of the prediction.
     pub limited_by: LimitedBy,
     /// Whether measured efficiencies were used.
@@ -190,6 +192,16 @@ pub struct KernelDocument {
     pub notes: Vec<String>,
     /// The terms of the bound and of the prediction.
     pub terms: Vec<Term>,
+}
+
+/// A call among many in a row.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RepeatedCall {
+    /// The predicted time of a call, in ns.
+    pub time_ns: f64,
+    /// The median SM clock that the power limit allowed in such calls, in MHz.
+    pub clock_mhz: Option<f64>,
 }
 
 /// The tile of a matrix product.
@@ -238,6 +250,7 @@ pub fn kernel_document(
         bound_ns: time.bound_ns(),
         time_ns: time.time_ns(),
         likely_ns: None,
+        repeated: repeated_call(time, context),
         limited_by: time.limited_by(),
         calibration: CalibrationState::from_bool(time.is_calibrated),
         tile: (rows > 0.0).then_some(Tile { rows, columns, split }),
@@ -245,6 +258,15 @@ pub fn kernel_document(
         notes: Vec::new(),
         terms: time.terms(hardware, context.launch),
     }
+}
+
+/// A product among many in a row. `None` if the power limit does not slow it.
+fn repeated_call(time: &KernelTime, context: &Context<'_>) -> Option<RepeatedCall> {
+    let is_product = matches!(time.work.op, OpKind::Gemm | OpKind::GroupedGemm);
+    let calibration = context.calibration.filter(|_| is_product && time.is_calibrated)?;
+    let sustained = calibration.sustained(time.work.math)?;
+    let time_ns = time.repeated(sustained).time_ns();
+    (time_ns > time.time_ns()).then_some(RepeatedCall { time_ns, clock_mhz: sustained.clock_mhz })
 }
 
 /// A collective (`rgpu.model-collective/1`).

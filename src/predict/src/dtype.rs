@@ -171,7 +171,7 @@ impl FromStr for Dtype {
                 "fp8"
             }
             "i8" | "s8" => "int8",
-            "fp4" => "nvfp4",
+            "fp4" | "e2m1" => "nvfp4",
             name => name,
         };
         let found = Self::ALL.iter().find(|(_, known)| *known == name).map(|(dtype, _)| *dtype);

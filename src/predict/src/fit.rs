@@ -27,8 +27,10 @@ use kernels::{KernelRow, fit_kernel};
 pub const MIN_ROWS: usize = 8;
 /// A collective's regime needs at least this many rows.
 const MIN_REGIME_ROWS: usize = 6;
-/// One configuration of this many is held out.
-const CONFIGURATIONS_PER_HELD_OUT: u64 = 4;
+/// Configurations are in so many folds by their hash.
+const FOLDS: u64 = 4;
+/// The fold that is not fitted, but judged by.
+const HELD_OUT_FOLD: u64 = 0;
 /// The weight of the pull, against a mean of squared relative errors.
 const PULL_WEIGHT: f64 = 1e-4;
 const EFFICIENCY_BOUNDS: (f64, f64) = (0.02, 1.0);
@@ -39,7 +41,11 @@ const LINK_OVER_BEST: f64 = 1.25;
 /// A parameter this close to its bound, as a ratio, lies on it.
 const MAX_RATIO_ON_BOUND: f64 = 1.001;
 const DESCENT_SWEEPS: usize = 24;
-const GOLDEN_STEPS: usize = 36;
+/// Sweeps of a search that starts near its end.
+const WARM_SWEEPS: usize = 3;
+const GOLDEN_STEPS: usize = 22;
+/// A sweep that lowers the loss by less than this share is the last.
+const LEAST_DESCENT: f64 = 1e-5;
 
 /// A fit, and the rows that were left out of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,17 +94,17 @@ pub fn fit(
             too_fast.push((row.clone(), predicted.bound_ns(), time_ns));
             continue;
         }
-        let is_held_out = is_held_out(&row.configuration());
+        let fold = fold(&row.configuration());
         match (predicted, row.kind) {
             (Prediction::Kernel(kernel), MeasurementKind::Kernel) => {
                 let dtype = row.dtype.unwrap_or(Dtype::Bf16);
                 let rows = kernels.entry((kernel.work.op, fitted_dtype(kernel.work.op, dtype)));
-                rows.or_default().push(KernelRow { row, bare: kernel, time_ns, is_held_out });
+                rows.or_default().push(KernelRow { row, bare: kernel, time_ns, fold });
             }
             (Prediction::Collective(time), _) => {
                 let key = (time.op.name().to_owned(), time.ranks as u32);
                 let rows = collectives.entry(key).or_default();
-                rows.push((time.bytes, time.bound_ns, time_ns, is_held_out));
+                rows.push((time.bytes, time.bound_ns, time_ns, fold == HELD_OUT_FOLD));
             }
             _ => unused += 1,
         }
@@ -111,6 +117,7 @@ pub fn fit(
         kernel: Vec::new(),
         collective: Vec::new(),
         sustained: Vec::new(),
+        end: None,
     };
     for ((op, dtype), rows) in kernels {
         match fit_kernel(op, dtype, &rows, gpu) {
@@ -141,7 +148,7 @@ pub fn fit_times(op: &str, gpus: u32, times: &[(f64, f64)]) -> Option<(Collectiv
     let best = times.iter().map(|(bytes, ns)| bytes / ns).fold(0.0, f64::max);
     let ns_of_byte = 1.0 / (best * LINK_OVER_BEST);
     let row = |(bytes, ns): &(f64, f64)| {
-        let is_held_out = is_held_out(&format!("{op} {gpus} {bytes}"));
+        let is_held_out = fold(&format!("{op} {gpus} {bytes}")) == HELD_OUT_FOLD;
         (*bytes, bytes * ns_of_byte, *ns, is_held_out)
     };
     let rows: Vec<CollectiveRow> = times.iter().map(row).collect();
@@ -216,16 +223,27 @@ fn mean_square<T>(rows: &[&T], time: impl Fn(&T) -> f64, measured: impl Fn(&T) -
     rows.iter().map(square).sum::<f64>() / rows.len() as f64
 }
 
-/// The values that make `loss` and the pull least: one parameter after the other, on a log scale.
+/// The values that make `loss` and the pull least.
 fn minimise(parameters: &[Parameter], loss: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-    let mut values: Vec<f64> = parameters.iter().map(|parameter| parameter.start).collect();
+    let start = parameters.iter().map(|parameter| parameter.start).collect();
+    descend(parameters, start, DESCENT_SWEEPS, loss)
+}
+
+/// From `values` down to the least of `loss` and the pull: in each sweep one parameter after the
+/// other, on a log scale.
+fn descend(
+    parameters: &[Parameter],
+    mut values: Vec<f64>,
+    sweeps: usize,
+    loss: impl Fn(&[f64]) -> f64,
+) -> Vec<f64> {
     let whole = |values: &[f64]| {
         let pairs = values.iter().zip(parameters);
         let pull: f64 = pairs.map(|(value, p)| (value / p.start).ln().powi(2)).sum();
         loss(values) + pull * PULL_WEIGHT
     };
     let mut best = whole(&values);
-    for _ in 0..DESCENT_SWEEPS {
+    for _ in 0..sweeps {
         let before = best;
         for (i, parameter) in parameters.iter().enumerate() {
             let (mut low, mut high) = (parameter.bounds.0.ln(), parameter.bounds.1.ln());
@@ -236,9 +254,20 @@ fn minimise(parameters: &[Parameter], loss: impl Fn(&[f64]) -> f64) -> Vec<f64> 
                 whole(&changed)
             };
             let ratio = (5.0_f64.sqrt() - 1.0) / 2.0;
+            let left_of = |low: f64, high: f64| high - ratio * (high - low);
+            let right_of = |low: f64, high: f64| low + ratio * (high - low);
+            let (mut left, mut right) = (left_of(low, high), right_of(low, high));
+            let (mut at_left, mut at_right) = (at(left), at(right));
             for _ in 0..GOLDEN_STEPS {
-                let (left, right) = (high - ratio * (high - low), low + ratio * (high - low));
-                if at(left) < at(right) { high = right } else { low = left }
+                if at_left < at_right {
+                    (high, right, at_right) = (right, left, at_left);
+                    left = left_of(low, high);
+                    at_left = at(left);
+                } else {
+                    (low, left, at_left) = (left, right, at_right);
+                    right = right_of(low, high);
+                    at_right = at(right);
+                }
             }
             // The ends too: a minimum on a bound is one.
             let ends = [parameter.bounds.0.ln(), parameter.bounds.1.ln(), (low + high) / 2.0];
@@ -250,7 +279,7 @@ fn minimise(parameters: &[Parameter], loss: impl Fn(&[f64]) -> f64) -> Vec<f64> 
                 }
             }
         }
-        if before - best < before * 1e-9 {
+        if before - best < before * LEAST_DESCENT {
             break;
         }
     }
@@ -304,9 +333,9 @@ fn least_and_most(values: impl Iterator<Item = f64>) -> [f64; 2] {
     values.fold([f64::INFINITY, 0.0], |[least, most], value| [least.min(value), most.max(value)])
 }
 
-/// Whether a configuration is not fitted, but judged by.
-fn is_held_out(configuration: &str) -> bool {
-    hash(configuration).is_multiple_of(CONFIGURATIONS_PER_HELD_OUT)
+/// The fold of a configuration.
+fn fold(configuration: &str) -> u64 {
+    hash(configuration) % FOLDS
 }
 
 /// FNV-1a, so that a configuration is held out on every machine and version alike.
@@ -443,12 +472,32 @@ mod tests {
             (predicted(&fast, row)..=predicted(&slow, row)).contains(&measured)
         };
         let inside = rows.iter().filter(is_inside).count();
-        assert!(inside * 20 >= rows.len() * 13, "{inside} of {}", rows.len());
-        assert!(inside < rows.len());
-        let row = &rows[9];
-        let ratio = predicted(&slow, row) / predicted(&calibration, row);
-        let [_, expected] = calibration.kernel[0].test.measured_over_predicted.unwrap();
-        assert!((ratio / expected - 1.0).abs() < 1e-9, "{ratio} {expected}");
+        assert!((0.7..0.92).contains(&(inside as f64 / rows.len() as f64)), "{inside}");
+        assert!(calibration.kernel[0].likely.is_some());
+    }
+
+    /// Of kernels whose small sizes vary more, small sizes have the wider range.
+    #[test]
+    fn the_likely_range_is_wider_where_errors_are_larger() {
+        let (gpu, made) = made(0.75, 0.6, 3000.0);
+        let mut rows = Vec::new();
+        for (row, copy) in made.iter().flat_map(|row| (0..4).map(move |copy| (row, copy))) {
+            let mut row = row.clone();
+            row.k = row.k.map(|k| k + 64.0 * f64::from(copy));
+            let size = if row.m.unwrap() < 100.0 { 0.3 } else { 0.02 };
+            let unit = ((rows.len() * 37) % 101) as f64 / 50.0 - 1.0;
+            row.time_ns = row.time_ns.map(|ns| ns * (1.0 + size * unit));
+            rows.push(row);
+        }
+        let calibration = fit("h200", &gpu, None, &rows).calibration;
+        let width = |m: f64| {
+            let time = |calibration: &Calibration| {
+                let context = context(&gpu, Some(calibration));
+                crate::kernel::Gemm::new(m, 4096.0, 4096.0, Dtype::Bf16).time(&context).time_ns()
+            };
+            time(&calibration.at(LikelyEnd::Slow)) / time(&calibration.at(LikelyEnd::Fast))
+        };
+        assert!(width(8.0) > 1.3 && width(8192.0) < 1.15, "{} {}", width(8.0), width(8192.0));
     }
 
     #[test]

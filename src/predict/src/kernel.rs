@@ -21,7 +21,7 @@ pub use moe::Experts;
 pub use quantized::QuantizedGemm;
 pub use streaming::StreamingKernel;
 
-use crate::calibration::{Calibration, Efficiency, FEATURES, Trend};
+use crate::calibration::{Calibration, Efficiency, FEATURES, SustainedFit, Trend};
 use crate::dtype::MathKind;
 use crate::hw::{Gpu, Hardware, Tier};
 use crate::term::{Input, Term};
@@ -160,10 +160,6 @@ impl<'a> Context<'a> {
     fn fit_of(&self, op: OpKind, math: MathKind) -> Option<Efficiency> {
         self.calibration?.fit_of(op, math).map(|fit| fit.efficiency)
     }
-
-    fn efficiency(&self, op: OpKind, math: MathKind, flops: f64, bytes: f64) -> Option<Efficiency> {
-        self.calibration?.efficiency(op, math, flops, bytes)
-    }
 }
 
 /// The work of a kernel: what it must do, and what its shape adds.
@@ -195,9 +191,10 @@ pub struct KernelWork {
     pub quantized_bytes: f64,
     /// Number of launches.
     pub launches: f64,
-    /// Rows of the tensor, or of the result of a product; 0 if not known.
+    /// Rows of the tensor, of the result of a product, or heads of all sequences of an attention;
+    /// 0 if not known.
     pub rows: f64,
-    /// Elements of a row; 0 if not known.
+    /// Elements of a row, or keys of an attention; 0 if not known.
     pub columns: f64,
     /// How far the rows of the operands are from an alignment of 16 bytes: 0, or the number of
     /// halvings, 3 for one of 2 bytes.
@@ -291,8 +288,12 @@ impl KernelWork {
     pub fn time(&self, context: &Context<'_>) -> KernelTime {
         let gpu = context.gpu;
         let peak = gpu.peaks[self.math.index()];
-        let efficiency = context.efficiency(self.op, self.math, self.flops, self.bytes);
+        let calibration = context.calibration;
+        let fit = calibration.and_then(|c| c.fit_at(self.op, self.math, self.flops, self.bytes));
+        let efficiency = fit.map(|fit| fit.efficiency);
         let used = efficiency.unwrap_or(Efficiency::PERFECT);
+        let end = fit.zip(calibration.and_then(|calibration| calibration.end));
+        let of_end = end.map_or(1.0, |(fit, end)| fit.likely_factor(end, &self.features()));
         let seconds = 1e9;
         let compute = |flops: f64| if peak > 0.0 { flops / peak * seconds } else { 0.0 };
         let wave_ns = compute(self.padded_flops) * self.wave_factor;
@@ -329,7 +330,8 @@ impl KernelWork {
             quantize_ns: self.quantized_bytes / gpu.hbm * seconds / used.quantize.unwrap_or(1.0)
                 + self.quantized_rows / gpu.processors * used.block_ns.unwrap_or(0.0),
             launch_ns: launches_ns,
-            trend: used.trend.map_or(1.0, |trend| self.trend(&trend)),
+            power_ns: 0.0,
+            trend: used.trend.map_or(1.0, |trend| self.trend(&trend)) * of_end,
             efficiency: used,
             is_calibrated: efficiency.is_some(),
         }
@@ -368,6 +370,8 @@ pub struct KernelTime {
     pub quantize_ns: f64,
     /// Time of all launches, in ns.
     pub launch_ns: f64,
+    /// Time of the products at the rate that the power limit allows, in ns; 0 for a single call.
+    pub power_ns: f64,
     /// The factor by which the fitted times of kernels of such sizes differ from the terms.
     pub trend: f64,
     /// The efficiencies that were used; ones without a calibration.
@@ -405,7 +409,13 @@ impl KernelTime {
     #[must_use]
     pub fn time_ns(&self) -> f64 {
         let terms = self.longest_ns() + self.quantize_ns + self.launch_ns;
-        (terms * self.trend).max(self.bound_ns())
+        (terms * self.trend).max(self.bound_ns()).max(self.power_ns)
+    }
+
+    /// This kernel, called again and again until the power limit acts.
+    #[must_use]
+    pub fn repeated(self, sustained: &SustainedFit) -> Self {
+        Self { power_ns: self.bound_compute_ns / sustained.compute, ..self }
     }
 
     /// The time of the terms that overlap: the longest, or more where the overlap was fitted.

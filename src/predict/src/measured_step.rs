@@ -87,6 +87,7 @@ impl<'a> MeasuredStep<'a> {
             measured_ns: self.time_ns,
             bound_ns: times.pipeline_latency_bound_ns(),
             predicted_ns,
+            likely_ns: None,
             is_calibrated: times.is_calibrated(),
             launches: Some(times.launches()),
         })

@@ -270,7 +270,13 @@ impl Measurement {
                     collective::predict(op, self.bytes?, ranks, topology, context.calibration);
                 Some(Prediction::Collective(time))
             }
-            MeasurementKind::Kernel => self.kernel(context).map(Prediction::Kernel),
+            MeasurementKind::Kernel => {
+                let time = self.kernel(context)?;
+                let is_repeated = self.repeat == Some(Repeat::Sustained);
+                let limit = context.calibration.filter(|_| is_repeated);
+                let limit = limit.and_then(|calibration| calibration.sustained(time.work.math));
+                Some(Prediction::Kernel(limit.map_or(time, |limit| time.repeated(limit))))
+            }
         }
     }
 

@@ -25,6 +25,10 @@ pub struct Pair {
     pub bound_ns: f64,
     /// The predicted time, in ns.
     pub predicted_ns: f64,
+    /// The range in which 80 % of the measured times should be, in ns. Absent without a
+    /// calibration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likely_ns: Option<[f64; 2]>,
     /// Whether it used measured efficiencies.
     pub is_calibrated: bool,
     /// The predicted number of launches of a step.
@@ -57,6 +61,30 @@ pub struct Pattern {
     pub errors: Errors,
 }
 
+/// How the likely ranges of predictions hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Coverage {
+    /// Number of rows whose prediction has a range.
+    pub rows: usize,
+    /// The share of these rows whose measured time is in it; 0.8 is wanted.
+    pub inside: f64,
+    /// The median of half the range's width over the prediction.
+    pub half_width: f64,
+}
+
+/// The coverage of the pairs that have a range. `None` if none has.
+fn coverage(pairs: &[&Pair]) -> Option<Coverage> {
+    let with_range = pairs.iter().filter_map(|pair| Some((pair, pair.likely_ns?)));
+    let (mut widths, mut inside) = (Vec::new(), 0_usize);
+    for (pair, [fast, slow]) in with_range {
+        widths.push((slow - fast) / 2.0 / pair.predicted_ns);
+        inside += usize::from((fast..=slow).contains(&pair.measured_ns));
+    }
+    widths.sort_by(f64::total_cmp);
+    let half_width = *widths.get(widths.len() / 2)?;
+    Some(Coverage { rows: widths.len(), inside: inside as f64 / widths.len() as f64, half_width })
+}
+
 /// The result of comparing predictions with measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReconcileSummary {
@@ -68,6 +96,8 @@ pub struct ReconcileSummary {
     pub trend: Vec<Pattern>,
     /// The median share of the bound, by quantity.
     pub share_of_bound: BTreeMap<&'static str, f64>,
+    /// How likely ranges hold, by quantity.
+    pub coverage: BTreeMap<&'static str, Coverage>,
     /// Number of rows faster than their speed-of-light bound, which are in no error above.
     pub too_fast: usize,
 }
@@ -146,7 +176,10 @@ pub fn reconcile(pairs: &[Pair]) -> ReconcileSummary {
         .into_iter()
         .map(|(value, rows)| Pattern { axis: "month", value, errors: of(&rows) })
         .collect();
-    ReconcileSummary { by_quantity, patterns, trend, share_of_bound, too_fast: too_fast.len() }
+    let coverage =
+        quantities.iter().filter_map(|(name, rows)| Some((*name, coverage(rows)?))).collect();
+    let too_fast = too_fast.len();
+    ReconcileSummary { by_quantity, patterns, trend, share_of_bound, coverage, too_fast }
 }
 
 #[cfg(test)]
@@ -164,9 +197,22 @@ mod tests {
             measured_ns: measured,
             bound_ns: 50.0,
             predicted_ns: predicted,
+            likely_ns: None,
             is_calibrated: false,
             launches: None,
         }
+    }
+
+    #[test]
+    fn the_coverage_counts_the_measured_times_inside_their_ranges() {
+        let mut pairs = [80.0, 100.0, 130.0].map(|measured| pair(1, "2026-02-01", measured, 100.0));
+        assert!(reconcile(&pairs).coverage.is_empty());
+        for pair in &mut pairs {
+            pair.likely_ns = Some([90.0, 130.0]);
+        }
+        let coverage = reconcile(&pairs).coverage["tpot"];
+        assert_eq!((coverage.rows, coverage.half_width), (3, 0.2));
+        assert!((coverage.inside - 2.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]

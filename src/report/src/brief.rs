@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::account;
-use super::bound::share_text;
+use super::bound::{prediction_text, share_text};
 use super::finding;
 use super::headline::headline;
 use super::kernel_name::KernelLabels;
@@ -141,7 +141,10 @@ fn lines(subject: &ReportInput<'_>, names: &KernelLabels<'_>) -> Vec<String> {
     profile.speed_of_light.iter().for_each(|sol| {
         say(format!("speed of light {}: {} ({} side)", sol.case, percent(sol.percent), sol.bound));
     });
-    profile.bound.iter().for_each(|s| say(format!("bound {}: {}", s.case, share_text(s))));
+    for share in &profile.bound {
+        say(format!("bound {}: {}", share.case, share_text(share)));
+        prediction_text(share).into_iter().for_each(|text| say(format!("model: {text}")));
+    }
     selection::sentences(profile).into_iter().for_each(|text| say(format!("profiled: {text}")));
     for v in &profile.kernel_verdicts {
         let (name, share) = (names.name(&v.kernel), percent(v.percent));

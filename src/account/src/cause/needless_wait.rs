@@ -4,14 +4,16 @@
 //! the host to read: since the previous wait the process copied nothing to the host, and neither is
 //! memory freed around it nor is it the wait for a copy to the GPU (those have causes of their own). Timing code, progress output and
 //! habit write such waits at the end of steps or after each launch (the reference's causes 5, 7).
-//! Unified memory may be read by the host without a copy: then the gain is a bound. At
-//! least: of several waits in a step one remains; of one a step every second.
+//! Unified memory may be read by the host without a copy: then the gain is a bound, and where its
+//! pages move in each step the wait is needed. At least: of several waits in a step one remains; of
+//! one a step every second.
 
 use std::collections::HashSet;
 
 use super::common::{
     Direction, direction, is_small, per_step, recurs, remove_wait, sum, waits_of_copies,
 };
+use super::unified::migrations;
 use super::{Found, words};
 use crate::edits::Edits;
 use crate::host_calls::{CallKind, Framework, HostCall};
@@ -20,7 +22,8 @@ use crate::view::View;
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
     let waits = needless_waits(view);
-    if !recurs(view, waits.iter().copied()) {
+    let moves_pages = migrations(view).len() as f64 >= view.step_count();
+    if moves_pages || !recurs(view, waits.iter().copied()) {
         return None;
     }
     let lost = per_step(view, sum(waits.iter().copied(), |wait| wait.after_wait_ns));

@@ -8,6 +8,7 @@ use rgpu_model::trace::TraceWork;
 use super::words::{self, short_name};
 use crate::class::KernelFamily;
 use crate::edits::Edits;
+use crate::host_calls::HostCall;
 use crate::view::View;
 
 /// Causes with less of a step's time are not told.
@@ -228,20 +229,45 @@ impl<'v, 't> Changes<'v, 't> {
     }
 }
 
-impl Changes<'_, '_> {
+impl<'v> Changes<'v, '_> {
     /// As [`fuse`](Changes::fuse), for work that one call of the program launches one after the
-    /// other: the host's time between the launches goes whole, or half of it.
+    /// other: the host's time between the launches goes whole, or half of it, with the calls
+    /// between them that only ask.
     pub(super) fn fuse_all(&self, edits: &mut Edits, all: &[u32], ns: f64, is_whole: bool) {
         self.fuse(edits, all, ns);
+        let left = |ns: u64| if is_whole { 0 } else { ns / 2 };
         for at in all.iter().skip(1) {
             let call = self.view.trace.work.get(*at as usize).and_then(|work| work.call);
             let Some(call) = call.filter(|call| self.launched.get(call) == Some(&1)) else {
                 continue;
             };
             if let Some(ns) = self.host_ns.get(&call) {
-                edits.host_before_ns.insert(call, if is_whole { 0 } else { ns / 2 });
+                edits.host_before_ns.insert(call, left(*ns));
             }
         }
+        for pair in all.windows(2) {
+            for call in self.calls_between(pair) {
+                edits.call_ns.insert(call.at, left(call.duration_ns()));
+                edits.host_before_ns.insert(call.at, left(call.before_ns));
+            }
+        }
+    }
+
+    /// The calls between the launches of two pieces of work, of their thread. Empty if one of them
+    /// launches something or waits.
+    fn calls_between(&self, pair: &[u32]) -> &'v [HostCall] {
+        let mut launches = pair.iter().map(|at| self.view.graph.launch_call(*at));
+        let (Some(Some(from)), Some(Some(to))) = (launches.next(), launches.next()) else {
+            return &[];
+        };
+        let calls = &self.view.host().all;
+        let begin = calls.partition_point(|call| call.at <= from);
+        let end = calls.partition_point(|call| call.at < to);
+        let between = calls.get(begin..end).unwrap_or_default();
+        let thread = calls.get(end).map(|call| call.thread);
+        let only_asks =
+            |call: &HostCall| call.work.is_none() && !call.waits && Some(call.thread) == thread;
+        if between.iter().all(only_asks) { between } else { &[] }
     }
 }
 

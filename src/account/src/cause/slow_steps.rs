@@ -9,6 +9,7 @@
 //! median, and the finding has no edits.
 
 use super::{Found, words};
+use crate::host_calls::Framework;
 use crate::steps::Step;
 use crate::view::View;
 
@@ -63,11 +64,15 @@ pub(super) fn find(view: &View<'_>) -> Option<Found> {
             words::time(*longest as f64),
             words::time(lost),
         ),
-        hint:
+        hint: if view.host().framework == Framework::Cuda {
+            "look at these steps in the timeline; if nothing is called in them, the host was held \
+             up: a page fault, a log, another process on its core"
+        } else {
             "look at these steps in the timeline; if nothing is called in them, Python's garbage \
-               collection is likely: `gc.freeze()` after start-up, `gc.disable()` and \
-               `gc.collect()` every 1000 steps"
-                .to_owned(),
+             collection is likely: `gc.freeze()` after start-up, `gc.disable()` and \
+             `gc.collect()` every 1000 steps"
+        }
+        .to_owned(),
         ..Found::default()
     })
 }

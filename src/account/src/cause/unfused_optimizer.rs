@@ -1,13 +1,14 @@
 //! An optimizer that launches kernels for each tensor, or for each operator of its formula.
 //!
-//! Three forms, by their names. A loop over parameters launches 5 to 10 element-wise kernels for each
-//! (`foreach=False`): a long run of few names, whose times differ as the tensors do, or with Adam's
-//! own operators (`addcmul`, `addcdiv`). A moving average of the weights and a clipping of gradients
-//! are such loops, too; an average that is copied back has a copy within the GPU for each tensor. A list of operators over all tensors (`foreach=True`)
-//! launches `multi_tensor_apply` for each operator: about twenty passes over state, gradient and
-//! weight. The same over many groups of one tensor each launches as often as the loop. The fused
-//! optimizer reads parameter, gradient and two moments and writes three of them: 7 passes. Small
-//! tensors cost a launch each before, and nearly nothing after.
+//! Three forms, by their names. A loop over parameters launches 5 to 10 element-wise kernels for
+//! each (`foreach=False`): a long run of few names, whose times differ as the tensors do, or with
+//! Adam's own operators (`addcmul`, `addcdiv`). A moving average of the weights and a clipping of
+//! gradients are such loops, too; an average that is copied back has a copy within the GPU for each
+//! tensor. A list of operators over all tensors (`foreach=True`) launches `multi_tensor_apply` for
+//! each operator: about twenty passes over state, gradient and weight. The same over many groups of
+//! one tensor each launches as often as the loop. The fused optimizer reads parameter, gradient and
+//! two moments and writes three of them: 7 passes. Small tensors cost a launch each before, and
+//! nearly nothing after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -212,6 +213,17 @@ mod tests {
         let found = fault.look(find).unwrap();
         assert!(found.hint.contains("_foreach_lerp_"), "{}", found.hint);
         assert_eq!(found.work.len(), 2 * 80);
+        // With calls between that only ask: the host's time before them goes, too.
+        let asking = (0..20).fold(StepScript::new().kernel(names::PRODUCT, 100.0), |step, n| {
+            step.call("cudaStreamIsCapturing", 2.0).host(9.0).then(tensor(1.0 + f64::from(n % 5)))
+        });
+        let fault = asking.play(3);
+        let found = fault.look(find).unwrap();
+        let asks = |call: &&u32| {
+            let name = fault.trace.calls[**call as usize].name;
+            fault.trace.names[name as usize] == "cudaStreamIsCapturing"
+        };
+        assert_eq!(found.most.call_ns.keys().filter(asks).count(), 2 * 19);
         // Copies alone are no update.
         let copies = (0..60).fold(StepScript::new().kernel(names::PRODUCT, 100.0), |step, n| {
             step.copy("DtoD", 1 << 20, 1.0 + f64::from(n % 5), None)

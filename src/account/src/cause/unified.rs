@@ -20,7 +20,7 @@ use crate::host_calls::median;
 use crate::view::View;
 
 /// Moves in one pause of the host that are faults one after another.
-const LEAST_FAULTS: usize = 4;
+const LEAST_FAULTS: usize = 2;
 
 /// See [`super::CAUSES`].
 pub(super) fn find(view: &View<'_>) -> Option<Found> {
@@ -145,7 +145,7 @@ fn most_waiting(view: &View<'_>, waiting: &BTreeMap<u32, u64>) -> String {
 }
 
 /// Migrations within the time of the window, in order of start.
-fn migrations<'t>(view: &View<'t>) -> Vec<&'t TraceWork> {
+pub(super) fn migrations<'t>(view: &View<'t>) -> Vec<&'t TraceWork> {
     let window = view.window();
     let Some((first, last)) = window.first().zip(window.last()) else { return Vec::new() };
     let all = &view.trace.work;

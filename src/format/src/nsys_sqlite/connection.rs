@@ -1,9 +1,9 @@
 //! The open export file and its tables.
 
-use super::NsysSqliteError;
 use super::rows::{ChainRow, RuntimeRow, TableRow};
 use super::shares::SharedTable;
 use super::table::{self, Fields};
+use super::{NsysSqliteError, schema};
 use crate::in_order;
 use crate::memory::MemoryBudget;
 use crate::nsys_row::{
@@ -13,6 +13,7 @@ use crate::nsys_row::{
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -39,6 +40,10 @@ impl NsysSqlite {
         let uri = uri(path);
         // SQLite says why a file cannot be read.
         let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
+        let schema_bytes = File::open(path).map_or(0, |file| schema::bytes(&file));
+        if schema_bytes > schema::MAX_SCHEMA_BYTES {
+            return Err(NsysSqliteError::Schema { limit: schema::MAX_SCHEMA_BYTES });
+        }
         let connection = connect(&uri, bytes).map_err(NsysSqliteError::Open)?;
         let tables = table::names(&connection).map_err(NsysSqliteError::Open)?;
         let known = ["StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", Gpu::TABLE];
@@ -51,7 +56,8 @@ impl NsysSqlite {
             connection,
             tables,
             renamed: BTreeMap::new(),
-            readers: in_order::readers(),
+            // Each reader holds the schema in memory.
+            readers: if schema_bytes > SHARED_SCHEMA_BYTES { 1 } else { in_order::readers() },
         };
         file.find_renamed::<Kernel>();
         file.find_renamed::<Memcpy>();
@@ -428,6 +434,9 @@ impl NsysSqlite {
 
 /// Tables with a smaller span of row ids are read in a few milliseconds, so threads would not pay.
 const LARGE_ID_SPAN: u64 = 1 << 15;
+
+/// A schema of at most this many bytes is parsed again by each reader of a large table.
+const SHARED_SCHEMA_BYTES: u64 = 64 << 10;
 
 /// A row takes a few operations for each of its columns, and each column at least a byte.
 const OPERATIONS_PER_BYTE: u64 = 16;

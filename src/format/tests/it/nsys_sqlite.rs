@@ -325,3 +325,26 @@ fn a_table_whose_pages_are_read_again_and_again_comes_to_an_end() {
     // The table of tables is one, too.
     assert!(chain(1).is_err());
 }
+
+#[test]
+fn declarations_of_tables_that_would_fill_memory_are_refused_before_they_are_parsed() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |more: &str| {
+        let _ = std::fs::remove_dir_all(folder.path());
+        std::fs::create_dir_all(folder.path()).unwrap();
+        NsysSqlite::open(&database(folder.path(), &format!("BEGIN; {NEW} {more} COMMIT;")))
+    };
+    let list =
+        |numbers: usize| format!("CREATE TABLE a (b CHECK (b IN (1{})));", ",1".repeat(numbers));
+    let many: String = (0..2000)
+        .map(|n| format!("CREATE TABLE t{n} (a CHECK (a IN (1{})));", ",1".repeat(100)))
+        .collect();
+    for hostile in [list(200_000), many] {
+        let error = open(&hostile).unwrap_err();
+        assert!(matches!(error, NsysSqliteError::Schema { .. }), "{error}");
+    }
+    // Several pages of declarations, as nsys writes them, are read.
+    let plain: String =
+        (0..300).map(|n| format!("CREATE TABLE t{n} (start, end, text);")).collect();
+    assert_eq!(open(&(plain + &list(20_000))).unwrap().kernels(|_| {}).unwrap(), 1);
+}

@@ -6,7 +6,7 @@ use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
 use super::{places, products, work};
 use rgpu_model::Operator;
-use rgpu_model::operator::CallSite;
+use rgpu_model::operator::{CallSite, OperatorInputs};
 use rgpu_model::timeline::KernelSum;
 
 /// Deeper operators count for their ancestor at this depth. This bounds the work for a hostile file
@@ -14,6 +14,8 @@ use rgpu_model::timeline::KernelSum;
 const MAX_DEPTH: usize = 128;
 /// Most places listed for an operator.
 const MAX_PLACES: usize = 5;
+/// Most inputs listed for an operator.
+const MAX_INPUTS: usize = 16;
 
 /// The sums of one name.
 #[derive(Default)]
@@ -31,19 +33,27 @@ struct Sum {
     calls_with_flops: u64,
     /// Calls, and GPU time of the operator's own work, by place.
     places: HashMap<u32, (u64, u64)>,
+    /// Calls with GPU work of their own, and the time of it, by [`OpenOperators::inputs`].
+    inputs: HashMap<u32, (u64, u64)>,
 }
+
+/// The shapes of an operator's inputs, and the number of the name that lists their types.
+type Inputs<'a> = (&'a str, Option<u32>);
 
 /// The operators that were open at calls into CUDA. Calls share what is open around them, so a
 /// call takes the same memory at any depth.
 #[derive(Default)]
-struct OpenOperators {
+struct OpenOperators<'a> {
     /// The name of each operator that was open, and the one around it.
     opened: Vec<(u32, Option<u32>)>,
+    /// The distinct inputs, and which of them each operator that was open has.
+    inputs: Vec<Inputs<'a>>,
+    inputs_of: Vec<u32>,
     /// The innermost operator at each call, by correlation, and its place.
     at_calls: HashMap<i64, (Option<u32>, Option<u32>)>,
 }
 
-impl OpenOperators {
+impl OpenOperators<'_> {
     /// The names of an operator and of those around it, innermost first.
     fn names(&self, innermost: Option<u32>) -> Vec<u32> {
         let opened = |at: u32| self.opened.get(at as usize).copied();
@@ -59,10 +69,19 @@ pub(super) fn sum(trace: &TorchTrace, places: &HashMap<usize, u32>, from: &str) 
     let mut sums: HashMap<u32, Sum> = HashMap::new();
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
     let open_at = host(trace, places, on_gpu, &mut sums);
+    let mut launching = HashSet::new();
     for event in trace.events.iter().filter(|event| work(event.kind)) {
         let call = event.correlation.and_then(|id| open_at.at_calls.get(&id));
         if let Some((innermost, place)) = call {
-            gpu(trace, event, &open_at.names(*innermost), *place, &mut sums);
+            let names = open_at.names(*innermost);
+            gpu(trace, event, &names, *place, &mut sums);
+            let inputs = innermost.and_then(|at| open_at.inputs_of.get(at as usize));
+            let sum = names.first().and_then(|name| sums.get_mut(name));
+            if let (Some(inputs), Some(sum)) = (inputs, sum) {
+                let (calls, ns) = sum.inputs.entry(*inputs).or_default();
+                *calls += u64::from(launching.insert(*innermost));
+                *ns = ns.saturating_add(event.duration_ns);
+            }
         }
     }
     let mut operators: Vec<Operator> = sums
@@ -82,6 +101,7 @@ pub(super) fn sum(trace: &TorchTrace, places: &HashMap<usize, u32>, from: &str) 
             let key = |place: &CallSite| (place.gpu_self_ns, place.calls);
             places.sort_by(|a, b| key(b).cmp(&key(a)).then_with(|| a.function.cmp(&b.function)));
             places.truncate(MAX_PLACES);
+            let inputs = inputs(trace, &sum.inputs, &open_at.inputs);
             Operator {
                 name: trace.names.get(name as usize).cloned().unwrap_or_default(),
                 calls: sum.calls,
@@ -93,6 +113,7 @@ pub(super) fn sum(trace: &TorchTrace, places: &HashMap<usize, u32>, from: &str) 
                 places,
                 flops: (sum.flops > 0.0 && sum.calls_with_flops == sum.calls).then_some(sum.flops),
                 shapes: sum.shapes,
+                inputs,
                 from: from.to_owned(),
             }
         })
@@ -102,6 +123,28 @@ pub(super) fn sum(trace: &TorchTrace, places: &HashMap<usize, u32>, from: &str) 
         key(b).cmp(&key(a)).then_with(|| a.name.cmp(&b.name))
     });
     operators
+}
+
+/// The calls of an operator by their inputs, most GPU time first.
+fn inputs(
+    trace: &TorchTrace,
+    sums: &HashMap<u32, (u64, u64)>,
+    known: &[Inputs<'_>],
+) -> Vec<OperatorInputs> {
+    let of = |(at, (calls, gpu_self_ns)): (&u32, &(u64, u64))| {
+        let (shapes, types) = known.get(*at as usize).filter(|(shapes, _)| !shapes.is_empty())?;
+        let types = types.and_then(|types| trace.names.get(types as usize));
+        Some(OperatorInputs {
+            shapes: (*shapes).to_owned(),
+            types: types.cloned().unwrap_or_default(),
+            calls: *calls,
+            gpu_self_ns: *gpu_self_ns,
+        })
+    };
+    let mut inputs: Vec<OperatorInputs> = sums.iter().filter_map(of).collect();
+    inputs.sort_by(|a, b| b.gpu_self_ns.cmp(&a.gpu_self_ns).then_with(|| a.shapes.cmp(&b.shapes)));
+    inputs.truncate(MAX_INPUTS);
+    inputs
 }
 
 /// An open operator of a thread.
@@ -122,12 +165,12 @@ struct OpenOperator {
 }
 
 /// Sums the host times. Returns the operators open at each call into CUDA.
-fn host(
-    trace: &TorchTrace,
+fn host<'a>(
+    trace: &'a TorchTrace,
     places: &HashMap<usize, u32>,
     on_gpu: bool,
     sums: &mut HashMap<u32, Sum>,
-) -> OpenOperators {
+) -> OpenOperators<'a> {
     let started: HashSet<i64> = trace
         .events
         .iter()
@@ -147,6 +190,7 @@ fn host(
         (event.pid, event.tid, event.start_ns, std::cmp::Reverse(event.duration_ns), call)
     });
     let mut open_at = OpenOperators::default();
+    let mut input_numbers: HashMap<Inputs<'a>, u32> = HashMap::new();
     let mut open: Vec<OpenOperator> = Vec::new();
     let mut thread = None;
     for (at, event) in order {
@@ -188,6 +232,11 @@ fn host(
         }
         let number = u32::try_from(open_at.opened.len()).unwrap_or(u32::MAX);
         open_at.opened.push((event.name, open.last().map(|outer| outer.number)));
+        let inputs = (event.shapes.as_str(), event.types);
+        open_at.inputs_of.push(*input_numbers.entry(inputs).or_insert_with(|| {
+            open_at.inputs.push(inputs);
+            u32::try_from(open_at.inputs.len() - 1).unwrap_or(u32::MAX)
+        }));
         open.push(OpenOperator {
             name: event.name,
             number,

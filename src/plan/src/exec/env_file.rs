@@ -4,14 +4,19 @@
 #![expect(clippy::disallowed_methods, reason = "a file that the user named")]
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::ExecError;
 
+/// Secrets of one program. They are sent in one frame, of at most 1 MiB.
+const MAX_BYTES: u64 = 256 << 10;
+
 /// Reads `NAME=VALUE` lines with comments, `export ` and shell quotes; nothing is substituted. The
 /// last line of a name counts.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ExecError> {
-    let text = std::fs::read_to_string(path)
+    let text = read_text(path)
         .map_err(|source| ExecError::Unreadable { path: path.to_owned(), source })?;
     let mut variables = BTreeMap::new();
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -30,6 +35,16 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ExecError> {
         variables.insert(name.to_owned(), unquote(value.trim()).map_err(failed)?);
     }
     Ok(variables)
+}
+
+/// Reads a file or a pipe, such as `<(pass show x)`.
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("it is larger than {} KiB", MAX_BYTES >> 10)));
+    }
+    Ok(text)
 }
 
 fn unquote(value: &str) -> Result<String, &'static str> {
@@ -86,6 +101,12 @@ mod tests {
         let list: Vec<(&str, &str)> = env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let expected = [("A", "2"), ("B", "two words"), ("C", "$A #"), ("D", "x\n\"y"), ("E", "")];
         assert_eq!(list, expected);
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = read(Path::new("/dev/zero")).unwrap_err();
+        assert!(matches!(&error, ExecError::Unreadable { .. }), "{error}");
     }
 
     #[test]

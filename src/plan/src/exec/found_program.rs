@@ -7,6 +7,7 @@ use rgpu_protocol::plan::Arg;
 use sha2::{Digest, Sha256};
 
 use super::{ExecError, Mount, SkippedPath, snapshot};
+use crate::kernel::is_private;
 use crate::kernel::sources::{FolderBuild, FoundProgram, ProgramBuild, SentContent};
 use crate::tool::{BundleFile, JobFileContent, PROGRAM_PATH, Program, in_work_folder};
 use rgpu_model::agent_files;
@@ -39,8 +40,13 @@ pub fn built_program(
         ProgramBuild::Folder(folder) => {
             let sent = snapshot(&mounts(folder), limit)?;
             // What was built here is built anew there, and would keep make from it.
-            files.extend(sent.files.into_iter().filter(|file| !is_build_product(file)));
+            let files_to_build = sent.files.into_iter().filter(|file| !is_build_product(file));
+            let is_private = |file: &BundleFile| is_private_file(file, &folder.folder);
+            let (private, rest) = files_to_build.partition::<Vec<_>, _>(is_private);
+            files.extend(rest);
             left_out = sent.left_out;
+            let why = "it looks like a private file";
+            left_out.extend(private.into_iter().map(|file| SkippedPath { path: file.path, why }));
         }
     }
     let program = Program {
@@ -92,6 +98,16 @@ fn mounts(build: &FolderBuild) -> Vec<Mount> {
         looks_inner: false,
     };
     build.sent.iter().map(mount).collect()
+}
+
+/// Whether a file is a private one that is not sent: the user has put those in the program's own
+/// folder there, which has this place. An agent may have chosen that folder for them.
+fn is_private_file(file: &BundleFile, own_folder: &str) -> bool {
+    let own_folder = in_work_folder(own_folder);
+    let path = Path::new(&file.path);
+    let inner = path.strip_prefix(&own_folder);
+    let is_of_user = inner.is_ok() && agent_files::project().is_none();
+    is_private(inner.unwrap_or(path)) && !is_of_user
 }
 
 /// Whether a file is what a build leaves: an object file, a program, or CMake's notes.
@@ -172,6 +188,30 @@ mod tests {
         assert_eq!((program.cwd.as_str(), program.argv.len()), ("here", 2));
         let too_big = built_program(&found(dir.path()), &[], 3);
         assert!(matches!(too_big, Err(ExecError::TooBig { .. })));
+    }
+
+    #[test]
+    fn private_files_above_a_folder_that_it_names_are_not_sent() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("rgpu.toml", ""),
+            ("app/Makefile", "app: a.cu ../common\n\tnvcc a.cu\n"),
+            ("app/a.cu", "int main() {}\n"),
+            ("app/own.key", ""),
+            ("common/x.h", ""),
+            ("common/server.key", ""),
+            ("common/.npmrc", ""),
+        ] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let found = found(&dir.path().join("app"));
+        let (program, left_out) = built_program(&found, &[], 1 << 20).unwrap().unwrap();
+        let sent = ["app/Makefile", "app/a.cu", "app/own.key", "common/x.h"].map(in_work_folder);
+        assert_eq!(places(&program), sent);
+        let paths: Vec<&str> = left_out.iter().map(|left| left.path.as_str()).collect();
+        assert_eq!(paths, ["here/common/.npmrc", "here/common/server.key"]);
     }
 
     #[test]

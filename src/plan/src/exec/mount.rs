@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use ignore::WalkBuilder;
+use rgpu_model::agent_files;
 use rgpu_model::ignore_files::EnteredFolders;
 use rgpu_protocol::plan::{Arg, valid_relative_path};
 
@@ -173,7 +174,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
     for file in found.into_values() {
         let mut out = BundleFile::copy(format!("{WORK_FOLDER}/{}", file.to), &file.from);
         if file.size <= SMALL_FILE_BYTES && bytes_in_memory + file.size <= MAX_BYTES_IN_MEMORY {
-            match fs::read(&file.from) {
+            match agent_files::read(&file.from, SMALL_FILE_BYTES) {
                 Ok(bytes) => {
                     bytes_in_memory += bytes.len() as u64;
                     out.content = JobFileContent::Bytes(bytes);

@@ -8,6 +8,7 @@
 use std::path::Path;
 
 use rgpu_model::agent_files;
+use rgpu_model::ownership::may_decide;
 use serde::Deserialize;
 
 use crate::tool::{PythonEnv, ScriptError};
@@ -60,7 +61,8 @@ impl ScriptEnv {
     /// The environment that a folder describes. `None`: it describes none.
     fn beside(folder: &Path) -> Option<Self> {
         let read = |name: &str| -> Option<String> {
-            agent_files::read_to_string(&folder.join(name), MAX_LIST_BYTES).ok()
+            let path = folder.join(name);
+            counts(&path).then(|| agent_files::read_to_string(&path, MAX_LIST_BYTES).ok())?
         };
         if let Some(list) = read("requirements.txt") {
             return Some(Self::of_list("requirements.txt", list_lines(&list), None));
@@ -76,7 +78,7 @@ impl ScriptEnv {
         let needs_build = |name: &str| {
             name != "setup.py" || read(name).is_some_and(|text| text.contains("ext_modules"))
         };
-        let mut others = OTHERS.iter().filter(|(name, _)| is_regular(&folder.join(name)));
+        let mut others = OTHERS.iter().filter(|(name, _)| counts(&folder.join(name)));
         let (name, what) = others.find(|(name, _)| needs_build(name))?;
         let base = read(name).filter(|_| *name == "Dockerfile").and_then(|text| base_image(&text));
         let base = base.map(|image| format!(" from `{image}`")).unwrap_or_default();
@@ -111,8 +113,10 @@ impl ScriptEnv {
     }
 }
 
-fn is_regular(path: &Path) -> bool {
-    agent_files::open(path).is_ok()
+/// Whether there is a file, and it is not somebody else's: anyone may put one into `/tmp`.
+fn counts(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    may_decide(path, folder) && agent_files::open(path).is_ok()
 }
 
 /// The lines of a requirements.txt, without comments and hashes, joined where a line goes on.
@@ -205,6 +209,24 @@ mod tests {
         assert_eq!(found(&[("setup.py", "setup(name='x')")], "x.py"), ScriptEnv::default());
         let env = found(&[("setup.py", "setup(ext_modules=[CUDAExtension('x', [])])")], "x.py");
         assert!(env.assumptions[0].contains("`setup.py` (an extension to compile)"));
+    }
+
+    #[test]
+    fn a_list_of_another_user_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let find = || ScriptEnv::find("print(1)", Some(Path::new("x.py")), dir.path()).unwrap();
+        for name in ["requirements.txt", "pyproject.toml", "Dockerfile"] {
+            let path = dir.path().join(name);
+            let text = "[project]\nname = 'x'\ndependencies = ['einops']\n";
+            std::fs::write(&path, if name == "pyproject.toml" { text } else { "einops\n" })
+                .unwrap();
+            assert_ne!(find(), ScriptEnv::default(), "{name}");
+            if std::os::unix::fs::chown(&path, Some(65534), None).is_err() {
+                eprintln!("skipped: only root can make files of other users");
+                return;
+            }
+            assert_eq!(find(), ScriptEnv::default(), "{name}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{ExecError, ScriptEnv};
 use crate::kernel::is_private;
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
-use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_model::regular_file::{self, MAX_SOURCE_BYTES};
 
 /// The source of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,16 +109,16 @@ impl Snippet {
     }
 }
 
-/// The text of a file that the user named. One that an agent named is opened without following a
-/// link, and is no private one.
+/// The text of a file that the user named: a regular one, or one of `/dev`, as a shell's `<(…)` is.
+/// One that an agent named is opened without following a link, and is no private one.
 pub(super) fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
-    if agent_files::project().is_none() {
-        return std::fs::read(path);
+    if path.starts_with("/dev") {
+        return regular_file::read_from(agent_files::open_named(path)?, MAX_SOURCE_BYTES);
     }
     if agent_files::inner(path).is_some_and(|inner| is_private(&inner)) {
         return Err(std::io::Error::other("it looks like a private file"));
     }
-    agent_files::read(path, MAX_FILE_BYTES)
+    agent_files::read(path, MAX_SOURCE_BYTES)
 }
 
 #[cfg(test)]
@@ -153,6 +153,14 @@ mod tests {
             Some("Rust")
         );
         assert_eq!(detected_language("hello there\n"), None);
+    }
+
+    #[test]
+    fn a_device_that_a_project_leads_to_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/zero", dir.path().join("zero.py")).unwrap();
+        let read = Snippet::read(SnippetInput::File("zero.py".into()), None, dir.path());
+        assert!(matches!(read, Err(ExecError::Unreadable { .. })));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! [`infer::infer`] makes a [`super::KernelSpec`] of it. Nothing is compiled or run, and what the
 //! source does not say is left open and refused with its line.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::KernelFolders;
@@ -70,15 +71,12 @@ pub(super) fn declarations(text: &str) -> Declared {
 
 /// The names of the kernels that a source with this text defines, each once.
 pub(super) fn kernel_names(text: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    if text.contains("__global__") {
-        for kernel in declarations(text).kernels {
-            if !names.iter().any(|name| **name == *kernel.name) {
-                names.push(kernel.name.to_string());
-            }
-        }
+    if !text.contains("__global__") {
+        return Vec::new();
     }
-    names
+    let mut known = HashSet::new();
+    let names = declarations(text).kernels.into_iter().map(|kernel| kernel.name.to_string());
+    names.filter(|name| known.insert(name.clone())).collect()
 }
 
 /// Whether a source with this text is a program: it has a `main`.

@@ -11,7 +11,8 @@ use super::sources::{self, Found};
 use super::{KernelError, KernelSpec, LANGUAGES, Language, read, toml_text};
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
-use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+use rgpu_model::ownership::may_decide;
+use rgpu_model::regular_file::{self, MAX_SOURCE_BYTES};
 
 /// The folders in which kernels are searched by name, in this order: `<project>/kernels`, each of
 /// `kernel_path`, then the folder of the kernels shipped with rgpu.
@@ -257,19 +258,16 @@ fn load_toml(file: &Path) -> Result<FoundKernel, KernelError> {
     Ok(FoundKernel { spec: read(file, &text)?, assumptions: Vec::new() })
 }
 
-/// The text of a bare source. One that an agent names is in the project.
+/// The text of a bare source: a regular file, since a cloned project may hold links and pipes.
 fn read_source(file: &Path) -> Result<String, KernelError> {
-    let text = if agent_files::project().is_some() {
-        agent_files::read_to_string(file, MAX_FILE_BYTES)
-    } else {
-        std::fs::read_to_string(file)
-    };
-    text.map_err(KernelError::unreadable(file, None))
+    agent_files::read_to_string(file, MAX_SOURCE_BYTES).map_err(KernelError::unreadable(file, None))
 }
 
 /// The kernel of a kernel.toml in the same folder that names this source.
 fn kernel_beside(file: &Path) -> Option<FoundKernel> {
-    let beside = file.parent().unwrap_or(Path::new("")).join("kernel.toml");
-    let loaded = if beside.is_file() { load_toml(&beside).ok()? } else { return None };
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let beside = folder.join("kernel.toml");
+    let counts = beside.is_file() && may_decide(&beside, folder);
+    let loaded = if counts { load_toml(&beside).ok()? } else { return None };
     (loaded.spec.source.file_name() == file.file_name()).then_some(loaded)
 }

@@ -28,8 +28,13 @@ pub(crate) struct OwnFiles {
     folder: PathBuf,
     /// The folder of its repository or project.
     root: PathBuf,
+    /// Whether a `.git` or `rgpu.toml` says where its repository or project begins, or an agent's
+    /// call.
+    is_marked: bool,
     /// Whether nothing marks a repository or project, so that the root is the kernel's folder.
     is_unmarked: bool,
+    /// Whether `root` is the home folder or one above it.
+    is_broad: bool,
 }
 
 impl OwnFiles {
@@ -45,21 +50,21 @@ impl OwnFiles {
     fn find_below(folder: &Path, kernel_folders: &KernelFolders, home: Option<&Path>) -> Self {
         let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(real) = start.canonicalize() else {
-            return Self { folder: start.to_owned(), root: start.to_owned(), is_unmarked: false };
+            let start = start.to_owned();
+            return Self::new(start.clone(), start);
         };
         if let Some(call) = real.ancestors().find(|above| is_folder_of_call(above)) {
-            return Self { root: call.to_owned(), folder: real, is_unmarked: false };
+            return Self { is_marked: true, ..Self::new(real.clone(), call.to_owned()) };
         }
         let home = home.and_then(|home| home.canonicalize().ok());
-        let may_be_root = |above: &Path| {
-            let has_home = home.as_deref().is_some_and(|home| home.starts_with(above));
-            above == real || !has_home
-        };
+        let has_home = |above: &Path| home.as_deref().is_some_and(|home| home.starts_with(above));
+        let may_be_root = |above: &Path| above == real || !has_home(above);
         let nearest_with = |mark: &str| {
             real.ancestors()
                 .find(|above| may_be_root(above) && may_decide(&above.join(mark), &real))
         };
         let marked = nearest_with(".git").or_else(|| nearest_with("rgpu.toml"));
+        let is_marked = marked.is_some();
         let containing = || {
             // A program is found without the folders of kernels: the current folder counts.
             let project = &kernel_folders.project;
@@ -78,7 +83,7 @@ impl OwnFiles {
         let is_narrower =
             |project: &PathBuf| project.starts_with(&root) && real.starts_with(project);
         let root = agent_files::project().filter(is_narrower).unwrap_or(root);
-        Self { folder: real, root, is_unmarked }
+        Self { is_broad: has_home(&root), is_marked, is_unmarked, ..Self::new(real, root) }
     }
 
     /// Refuses a file outside of the root, also if a link leads there, and a private file outside
@@ -128,9 +133,9 @@ impl OwnFiles {
     }
 
     /// As [`Self::check`], for a file that a task of a leaderboard names. Such tasks share sources
-    /// with their neighbours, and people copy them out of their repository. So a source that lies
-    /// directly in one of the two folders above the task's is accepted, too, unless that is the
-    /// home folder or a folder above it.
+    /// with their neighbours, and people copy them out of their repository. So for a task that is in
+    /// no repository or project, a source that lies directly in one of the two folders above the
+    /// task's is accepted, too, unless that is the home folder or a folder above it.
     pub(crate) fn check_task_file(
         &self,
         path: &Path,
@@ -142,6 +147,16 @@ impl OwnFiles {
                 path.canonicalize().is_ok_and(|real| self.is_shared(&real, real.parent(), home));
             if is_shared { Ok(()) } else { Err(refusal) }
         })
+    }
+
+    /// Whether files that a program opens may be sent from here: what is in the home folder belongs
+    /// to no program.
+    pub(crate) fn has_data(&self) -> bool {
+        !self.is_broad
+    }
+
+    fn new(folder: PathBuf, root: PathBuf) -> Self {
+        Self { folder, root, is_marked: false, is_unmarked: false, is_broad: false }
     }
 
     /// Whether a real path is that of a source, and `shared` one of the two folders above the
@@ -156,7 +171,7 @@ impl OwnFiles {
         let mut above = self.folder.ancestors().skip(1).take(2).take_while(may_be_shared);
         is_source
             && agent_files::project().is_none()
-            && !is_folder_of_call(&self.root)
+            && !self.is_marked
             && may_decide(real, &self.folder)
             && shared
                 .is_some_and(|shared| real.strip_prefix(shared).is_ok_and(|path| !is_private(path)))
@@ -262,6 +277,11 @@ mod tests {
             OwnFiles::find_below(folder, &kernel_folders, Some(home)).root
         };
         assert_eq!(root(&kernel, &home), kernel);
+        // What a program opens in the home folder is not its own.
+        let has_data = |folder: &Path| {
+            OwnFiles::find_below(folder, &kernel_folders, Some(home.as_path())).has_data()
+        };
+        assert!(has_data(&kernel) && !has_data(&home));
         // Nor is a folder above it.
         assert_eq!(root(&kernel, &home.join("unpacked")), kernel);
         // A kernel that lies directly in it has the files below.
@@ -271,6 +291,25 @@ mod tests {
         // A clone ends at its own repository, whatever lies above.
         fs::create_dir(kernel.join(".git")).unwrap();
         assert_eq!(root(&kernel, Path::new("/nonexistent")), kernel);
+    }
+
+    #[test]
+    fn a_task_in_its_own_repository_has_no_sources_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let task = top.join("problems/task");
+        fs::create_dir_all(&task).unwrap();
+        fs::write(top.join("problems/utils.py"), "").unwrap();
+        let check = || {
+            OwnFiles::find_below(&task, &KernelFolders::default(), None)
+                .check_task_file(&task.join("../utils.py"), "files")
+        };
+        check().unwrap();
+        fs::create_dir(task.join(".git")).unwrap();
+        assert!(matches!(check(), Err(KernelError::OutsideProject { .. })));
+        fs::remove_dir(task.join(".git")).unwrap();
+        fs::create_dir(top.join("problems/.git")).unwrap();
+        check().unwrap();
     }
 
     #[test]

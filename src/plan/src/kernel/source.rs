@@ -4,7 +4,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the project's own sources")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::cuda_source::infer::{example_instances_of, instantiation_of};
@@ -14,6 +14,9 @@ use super::own_files::OwnFiles;
 use super::{EntryPoint, KernelError, KernelFolders, KernelSpec, TaskSpec};
 use rgpu_model::agent_files;
 use rgpu_model::regular_file::{self, MAX_FILE_BYTES};
+
+/// The most names of files that are looked for.
+const MAX_NAMES: usize = 10_000;
 
 /// Limit on the files sent along: a kernel does not have more of its own.
 const MAX_FILES: usize = 2_000;
@@ -63,13 +66,15 @@ impl KernelSpec {
         let extra = self.extra_files.iter().map(|path| (normalize_lexically(path), Some("files")));
         // The path that each file has for those that include it, and where it lies.
         let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
+        let mut seen: HashSet<PathBuf> = HashSet::new();
         // With the kernel.toml key that names the file; `None` if an include or import does.
         let mut queue: Vec<(PathBuf, PathBuf, Option<&'static str>)> =
             vec![(source.clone(), source.clone(), Some("source"))];
         let named = reference.clone().map(|path| (path, Some("reference.source")));
         queue.extend(named.into_iter().chain(extra).map(|(path, key)| (path.clone(), path, key)));
         while let Some((place, path, named_by)) = queue.pop() {
-            if found.iter().any(|(known, _)| *known == place) || found.len() >= MAX_FILES {
+            let is_new = seen.len() < MAX_NAMES && seen.insert(place.clone());
+            if !is_new || found.len() >= MAX_FILES {
                 continue;
             }
             // A link may lead anywhere, so the real path is checked as well.
@@ -98,7 +103,7 @@ impl KernelSpec {
                 queue.extend(modules.map(|path| (path.clone(), path, None)));
             } else {
                 let beside = place.parent().unwrap_or(Path::new("")).to_owned();
-                queue.extend(includes(&text).map(|name| {
+                queue.extend(includes(&text).take(MAX_NAMES).map(|name| {
                     let lies = included_file(&folder, name, &self.folder, &own_files);
                     (normalize_lexically(&beside.join(name)), lies, None)
                 }));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{FoundKernel, KernelError, ProfileMode};
 use rgpu_model::agent_files;
-use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_model::regular_file::MAX_SOURCE_BYTES;
 
 mod compile_line;
 mod cuda_program;
@@ -152,6 +152,9 @@ fn text_of(path: &Path, extensions: &[&str]) -> Option<String> {
     if !extensions.contains(&extension.as_str()) {
         return None;
     }
-    let bytes = agent_files::read(path, MAX_FILE_BYTES).ok()?;
+    let bytes = agent_files::read(path, MAX_SOURCE_BYTES).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
+
+#[cfg(test)]
+mod tests;

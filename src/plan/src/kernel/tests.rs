@@ -361,6 +361,24 @@ fn a_skeleton_and_a_bare_source_are_inferred_alike() {
     assert_eq!(describe_args(&written), describe_args(&bare));
 }
 
+#[test]
+fn templates_alone_are_compiled_as_the_instance_that_would_be_launched() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.cu");
+    let entry = |source: &str| {
+        std::fs::write(&file, source).unwrap();
+        let found = find::find_to_compile(file.to_str().unwrap(), &kernel_folders()).unwrap();
+        found.spec.entry_name().to_owned()
+    };
+    let template = "template <typename T> __global__ void k(T *x) { x[threadIdx.x] = 0; }\n";
+    let launch = "void run(float *x) { k<<<1, 32>>>(x); }\n";
+    assert_eq!(entry(template), "k<float>");
+    assert_eq!(entry(&format!("{template}{launch}")), "k");
+    assert_eq!(entry(&format!("{template}template __global__ void k<int>(int *x);")), "k");
+    // The host functions of an extension of torch are not compiled.
+    assert_eq!(entry(&format!("#include <torch/extension.h>\n{template}{launch}")), "k<float>");
+}
+
 proptest::proptest! {
     /// Any text that users may write is refused, without a panic.
     #[test]

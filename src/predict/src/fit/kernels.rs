@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    EFFICIENCY_BOUNDS, LAUNCH_BOUNDS_NS, Parameter, active_bounds, errors, hash, least_and_most,
-    minimise, split,
+    EFFICIENCY_BOUNDS, FOLDS, HELD_OUT_FOLD, LAUNCH_BOUNDS_NS, Parameter, WARM_SWEEPS,
+    active_bounds, descend, errors, hash, least_and_most, minimise, quantile, split,
 };
 use crate::Dtype;
 use crate::calibration::{
-    Calibration, Efficiency, Errors, FEATURES, KernelFit, RowEfficiency, SCHEMA, SustainedFit,
-    TileEfficiency, Trend, sustained_ns,
+    Calibration, Efficiency, Errors, FEATURES, KernelFit, LikelyRange, RowEfficiency, SCHEMA,
+    SustainedFit, TileEfficiency, Trend,
 };
 use crate::hw::Gpu;
 use crate::kernel::{KernelTime, LaunchMode, OpKind};
@@ -26,6 +26,10 @@ const SMALL_ERROR: f64 = 0.05;
 /// The weight of the pull of a trend towards none, in rows.
 const TREND_PULL: f64 = 2.0;
 const TREND_ROUNDS: usize = 12;
+/// The weight of the pull of the errors' size towards one size for all, in rows.
+const SPREAD_PULL: f64 = 20.0;
+/// An error below this share says little of the errors' size.
+const LEAST_ERROR: f64 = 0.01;
 /// Shares of the peak under the power limit that are tried.
 const SUSTAINED_STEPS: u32 = 200;
 const SHARE_BOUNDS: (f64, f64) = (0.02, 2.0);
@@ -43,8 +47,8 @@ pub(super) struct KernelRow<'a> {
     pub(super) bare: KernelTime,
     /// Its measured time, in ns.
     pub(super) time_ns: f64,
-    /// Whether it is not fitted, but judged by.
-    pub(super) is_held_out: bool,
+    /// The fold of its configuration.
+    pub(super) fold: u64,
 }
 
 /// A fit of one kind of kernel that is used at all sizes.
@@ -56,6 +60,7 @@ fn calibration_of(op: OpKind, dtype: Dtype, efficiency: Efficiency) -> Calibrati
         active_bounds: Vec::new(),
         flops: [0.0, f64::INFINITY],
         bytes: [0.0, f64::INFINITY],
+        likely: None,
         train: Errors::default(),
         test: Errors::default(),
     };
@@ -66,6 +71,7 @@ fn calibration_of(op: OpKind, dtype: Dtype, efficiency: Efficiency) -> Calibrati
         kernel: vec![fit],
         collective: Vec::new(),
         sustained: Vec::new(),
+        end: None,
     }
 }
 
@@ -154,22 +160,23 @@ fn efficiency(parameters: &[Parameter], values: &[f64]) -> Efficiency {
 }
 
 /// The fit of one kind of kernel. Its errors are those of a fit without the rows that are held
-/// out; its efficiencies are those of all rows.
+/// out, its likely range has the errors of each fold by the fit of the others; its efficiencies are
+/// those of all rows.
 pub(super) fn fit_kernel(
     op: OpKind,
     dtype: Dtype,
     rows: &[KernelRow<'_>],
     gpu: &Gpu,
 ) -> Option<KernelFit> {
-    let (train, test) = split(rows, |row| row.is_held_out)?;
+    let (train, test) = split(rows, |row| row.fold == HELD_OUT_FOLD)?;
     let search = Search { op, dtype, gpu, parameters: parameters(op, rows.len()) };
-    let (_, of_train) = search.fit(&train);
+    let all: Vec<&KernelRow<'_>> = rows.iter().collect();
+    let (values, fitted) = search.fit(&all, None);
+    let (_, of_train) = search.fit(&train, Some(&values));
     let errors = |rows: &[&KernelRow<'_>]| {
         let predicted = search.predicted(&of_train, rows);
         errors(predicted.iter().map(|time| time.time_ns()).zip(rows.iter().map(|r| r.time_ns)))
     };
-    let all: Vec<&KernelRow<'_>> = rows.iter().collect();
-    let (values, fitted) = search.fit(&all);
     let range =
         |value: fn(&KernelTime) -> f64| least_and_most(rows.iter().map(|row| value(&row.bare)));
     Some(KernelFit {
@@ -179,6 +186,8 @@ pub(super) fn fit_kernel(
         active_bounds: active_bounds(&search.parameters, &values),
         flops: range(|kernel| kernel.work.flops),
         bytes: range(|kernel| kernel.work.bytes),
+        likely: (rows.len() >= MIN_ROWS_WITH_TREND)
+            .then(|| search.likely(&all, &values, &of_train)),
         train: errors(&train),
         test: errors(&test),
     })
@@ -192,20 +201,25 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The values of the parameters, and the efficiencies with the trend.
-    fn fit(&self, rows: &[&KernelRow<'_>]) -> (Vec<f64>, Efficiency) {
+    /// The values of the parameters, and the efficiencies with the trend. `near` are values that
+    /// fit most of the rows.
+    fn fit(&self, rows: &[&KernelRow<'_>], near: Option<&[f64]>) -> (Vec<f64>, Efficiency) {
         let step = rows.len().div_ceil(MAX_SEARCH_ROWS);
         let mut mixed: Vec<&KernelRow<'_>> = rows.to_vec();
         mixed.sort_by_key(|row| hash(&row.row.configuration()));
         let some: Vec<&KernelRow<'_>> = mixed.iter().step_by(step).copied().collect();
-        let values = minimise(&self.parameters, |values| {
+        let loss = |values: &[f64]| {
             let predicted = self.predicted(&efficiency(&self.parameters, values), &some);
             let cost = |(time, row): (&KernelTime, &&KernelRow<'_>)| {
                 let error = (time.time_ns() / row.time_ns).ln();
                 2.0 * SMALL_ERROR * (error.hypot(SMALL_ERROR) - SMALL_ERROR)
             };
             predicted.iter().zip(&some).map(cost).sum::<f64>() / some.len() as f64
-        });
+        };
+        let values = match near {
+            Some(near) => descend(&self.parameters, near.to_vec(), WARM_SWEEPS, loss),
+            None => minimise(&self.parameters, loss),
+        };
         let mut fitted = efficiency(&self.parameters, &values);
         if rows.len() >= MIN_ROWS_WITH_TREND {
             fitted.trend = Some(self.trend(&fitted, rows));
@@ -229,25 +243,65 @@ impl Search<'_> {
         let samples: Vec<(Trend, f64)> = (predicted.iter().zip(rows))
             .map(|(time, row)| (time.work.features(), (row.time_ns / time.time_ns()).ln()))
             .collect();
-        let mut trend = [0.0; FEATURES];
-        for _ in 0..TREND_ROUNDS {
-            let mut matrix = [[0.0; FEATURES + 1]; FEATURES];
-            for (features, rest) in &samples {
-                let now: f64 = trend.iter().zip(features).map(|(w, x)| w * x).sum();
-                let weight = SMALL_ERROR / (rest - now).hypot(SMALL_ERROR);
-                for (line, x) in matrix.iter_mut().zip(features) {
-                    for (cell, y) in line.iter_mut().zip(features.iter().chain([rest])) {
-                        *cell += weight * x * y;
-                    }
+        least_squares(&samples, TREND_PULL, SMALL_ERROR)
+    }
+
+    /// The range of the errors of each fold, predicted by a fit of the others; `near` are values
+    /// that fit all rows, `of_train` is the fit without the fold that is held out. First the size
+    /// of the errors is fitted to the sizes of the rows, then the percentiles are those of the
+    /// errors in units of this size.
+    fn likely(&self, rows: &[&KernelRow<'_>], near: &[f64], of_train: &Efficiency) -> LikelyRange {
+        let mut errors: Vec<(Trend, f64)> = Vec::new();
+        for fold in 0..FOLDS {
+            let (out, others): (Vec<&KernelRow<'_>>, Vec<_>) =
+                rows.iter().partition(|row| row.fold == fold);
+            let efficiency =
+                if fold == HELD_OUT_FOLD { *of_train } else { self.fit(&others, Some(near)).1 };
+            let predicted = self.predicted(&efficiency, &out);
+            errors.extend(
+                predicted
+                    .iter()
+                    .zip(&out)
+                    .map(|(time, row)| (time.work.features(), (row.time_ns / time.time_ns()).ln())),
+            );
+        }
+        let sizes: Vec<(Trend, f64)> = (errors.iter())
+            .map(|(features, error)| (*features, (error.abs() + LEAST_ERROR).ln()))
+            .collect();
+        let spread = least_squares(&sizes, SPREAD_PULL, 1.0);
+        let mut scaled: Vec<f64> = (errors.iter())
+            .map(|(features, error)| error / LikelyRange::spread_at(&spread, features))
+            .collect();
+        scaled.sort_by(f64::total_cmp);
+        // One more row than there are: the next one.
+        let n = scaled.len() as f64;
+        let most = (0.9 * (n + 1.0) / n).min(1.0);
+        let quantiles = [quantile(&scaled, 1.0 - most).min(0.0), quantile(&scaled, most).max(0.0)];
+        LikelyRange { spread, quantiles, margin: 0.0 }
+    }
+}
+
+/// Weights of features by least squares, each pulled to 0 as by `pull` rows. Errors above `small`
+/// count as they are, not as their squares.
+fn least_squares(samples: &[(Trend, f64)], pull: f64, small: f64) -> Trend {
+    let mut trend = [0.0; FEATURES];
+    for _ in 0..TREND_ROUNDS {
+        let mut matrix = [[0.0; FEATURES + 1]; FEATURES];
+        for (features, rest) in samples {
+            let now: f64 = trend.iter().zip(features).map(|(w, x)| w * x).sum();
+            let weight = small / (rest - now).hypot(small);
+            for (line, x) in matrix.iter_mut().zip(features) {
+                for (cell, y) in line.iter_mut().zip(features.iter().chain([rest])) {
+                    *cell += weight * x * y;
                 }
             }
-            for (at, line) in matrix.iter_mut().enumerate() {
-                line[at] += TREND_PULL;
-            }
-            trend = solve(matrix);
         }
-        trend
+        for (at, line) in matrix.iter_mut().enumerate() {
+            line[at] += pull;
+        }
+        trend = solve(matrix);
     }
+    trend
 }
 
 /// The solution of a positive definite system; the last column is the right side.
@@ -293,8 +347,11 @@ struct SustainedRow {
 }
 
 fn sustained_of(dtype: Dtype, rows: &[SustainedRow]) -> SustainedFit {
+    let fit =
+        |compute: f64| SustainedFit { dtype, compute, clock_mhz: None, errors: Errors::default() };
     let at = |share: f64| {
-        errors(rows.iter().map(|row| (sustained_ns(&row.time, share), row.measured_ns)))
+        let fit = fit(share);
+        errors(rows.iter().map(|row| (row.time.repeated(&fit).time_ns(), row.measured_ns)))
     };
     let shares = (SUSTAINED_STEPS / 5..=SUSTAINED_STEPS)
         .map(|step| f64::from(step) / f64::from(SUSTAINED_STEPS));
@@ -305,9 +362,11 @@ fn sustained_of(dtype: Dtype, rows: &[SustainedRow]) -> SustainedFit {
             best = (share, errors);
         }
     }
-    let limited = rows.iter().filter(|row| sustained_ns(&row.time, best.0) > row.time.time_ns());
+    let best_fit = fit(best.0);
+    let limited =
+        rows.iter().filter(|row| row.time.repeated(&best_fit).time_ns() > row.time.time_ns());
     let mut clocks: Vec<f64> = limited.filter_map(|row| row.clock_mhz).collect();
     clocks.sort_by(f64::total_cmp);
     let clock_mhz = clocks.get(clocks.len() / 2).copied();
-    SustainedFit { dtype, compute: best.0, clock_mhz, errors: best.1 }
+    SustainedFit { clock_mhz, errors: best.1, ..best_fit }
 }

@@ -6,8 +6,8 @@
 //! operands less near than one that repeats itself.
 
 use super::{
-    FitOutcome, LAUNCH_BOUNDS_NS, Parameter, active_bounds, errors, is_held_out, least_and_most,
-    mean_square, minimise, split,
+    FitOutcome, HELD_OUT_FOLD, LAUNCH_BOUNDS_NS, Parameter, active_bounds, errors, fold,
+    least_and_most, mean_square, minimise, split,
 };
 use crate::calibration::{Efficiency, KernelFit};
 use crate::collective::Topology;
@@ -61,7 +61,7 @@ pub fn fit_steps(
             launches: 0.0,
             memory_ns: 0.0,
             measured_ns: step.time_ns,
-            is_held_out: is_held_out(&row.configuration()),
+            is_held_out: fold(&row.configuration()) == HELD_OUT_FOLD,
         };
         let (mut is_known, mut bound_ns, mut sizes) = (true, 0.0, Vec::new());
         step.visit(&context, &mut |part, times| match part {
@@ -116,6 +116,7 @@ pub fn fit_steps(
         active_bounds: active_bounds(&parameters, &values),
         flops: [0.0, 0.0],
         bytes: least_and_most(bytes.into_iter()),
+        likely: None,
         train: errors(&train),
         test: errors(&test),
     });

@@ -22,8 +22,10 @@ macro_rules! shipped_files {
     };
 }
 
-static SHIPPED: [CatalogueEntry; 8] =
-    shipped_files!["a100" "h100" "h200" "b200" "b300" "gb200" "gb300" "mi300x"];
+static SHIPPED: [CatalogueEntry; 15] = shipped_files![
+    "a10" "a100" "l4" "l40s" "rtx4090" "h100" "gh200" "h200" "b200" "b300" "gb200" "gb300"
+    "rtx5090" "gb10" "mi300x"
+];
 
 /// All GPUs of the catalogue.
 pub fn builtin_gpus() -> impl Iterator<Item = &'static Hardware> {
@@ -40,14 +42,19 @@ pub struct UnknownGpu {
     pub nearest: String,
 }
 
-/// The GPU of the catalogue with this id, in any case.
+/// The GPU of the catalogue with this name: its id, the name that a driver gives, or words of the
+/// product's name that only one GPU has, such as `4090` or `DGX Spark`.
 ///
 /// # Errors
 /// The catalogue has no such GPU; the error names the one with the most similar id.
 pub fn find(name: &str) -> Result<&'static Hardware, UnknownGpu> {
-    let lower = name.to_lowercase();
-    let found = SHIPPED.iter().find(|shipped| shipped.id == lower);
-    found.and_then(|shipped| shipped.hardware.as_ref()).ok_or_else(|| UnknownGpu {
+    let (typed, lower) = (words(name), name.to_lowercase());
+    let is_id = |shipped: &&CatalogueEntry| shipped.id == lower || shipped.id == typed.concat();
+    // A user's own `h200-lab` is another GPU than the `h200` in its name.
+    let from_driver = || for_device(name).filter(|_| typed.first().is_some_and(|w| w == "nvidia"));
+    let of_id = SHIPPED.iter().find(is_id).and_then(|shipped| shipped.hardware.as_ref());
+    let found = of_id.or_else(from_driver).or_else(|| by_product_words(&typed));
+    found.ok_or_else(|| UnknownGpu {
         typed: name.to_owned(),
         nearest: nearest(name, SHIPPED.iter().map(|shipped| shipped.id))
             .unwrap_or_default()
@@ -56,19 +63,37 @@ pub fn find(name: &str) -> Result<&'static Hardware, UnknownGpu> {
 }
 
 /// Words in a driver's name of a GPU variant that the catalogue does not have.
-const OTHER_VARIANTS: [&str; 4] = ["pcie", "nvl", "40gb", "laptop"];
+const OTHER_VARIANTS: [&str; 6] = ["pcie", "nvl", "40gb", "144g", "laptop", "d"];
 
 /// The GPU with the name that a driver gives, such as `NVIDIA H100 80GB HBM3`. `None` for variants
 /// with other rates, such as `NVIDIA H100 PCIe`.
 #[must_use]
 pub fn for_device(name: &str) -> Option<&'static Hardware> {
-    let lower = name.to_lowercase();
-    let words: Vec<&str> = lower.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    let has = |word: &str| words.contains(&word);
-    if OTHER_VARIANTS.into_iter().any(has) {
+    let words = words(name);
+    if words.iter().any(|word| OTHER_VARIANTS.contains(&word.as_str())) {
         return None;
     }
-    SHIPPED.iter().find(|shipped| has(shipped.id))?.hardware.as_ref()
+    // `RTX 4090` is the id `rtx4090`.
+    let is_named = |id: &str| {
+        words.iter().any(|word| word == id) || words.windows(2).any(|pair| pair.concat() == id)
+    };
+    SHIPPED.iter().find(|shipped| is_named(shipped.id))?.hardware.as_ref()
+}
+
+/// The only GPU whose product's name has all words of `typed`.
+fn by_product_words(typed: &[String]) -> Option<&'static Hardware> {
+    let has_all = |hardware: &&Hardware| {
+        let product = words(&hardware.name);
+        !typed.is_empty() && typed.iter().all(|word| product.contains(word))
+    };
+    let mut found = builtin_gpus().filter(has_all);
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// The words of a name, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    parts.map(str::to_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -92,8 +117,40 @@ mod tests {
         assert_eq!(id("NVIDIA H100 80GB HBM3"), Some("h100"));
         assert_eq!(id("NVIDIA A100-SXM4-80GB"), Some("a100"));
         assert_eq!(id("NVIDIA GB200"), Some("gb200"));
-        for other in ["NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA A100-SXM4-40GB", "NVIDIA L4"] {
+        assert_eq!(id("NVIDIA L4"), Some("l4"));
+        assert_eq!(id("NVIDIA GeForce RTX 4090"), Some("rtx4090"));
+        assert_eq!(id("NVIDIA GH200 480GB"), Some("gh200"));
+        for other in [
+            "NVIDIA H100 PCIe",
+            "NVIDIA H100 NVL",
+            "NVIDIA A100-SXM4-40GB",
+            "NVIDIA L40",
+            "NVIDIA A10G",
+            "NVIDIA H20",
+            "NVIDIA GeForce RTX 4090 D",
+            "NVIDIA GeForce RTX 4090 Laptop GPU",
+            "NVIDIA GH200 144G HBM3e",
+        ] {
             assert_eq!(id(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn gpus_are_found_by_the_names_that_people_say() {
+        for (name, id) in [
+            ("4090", "rtx4090"),
+            ("rtx-5090", "rtx5090"),
+            ("GeForce RTX 4090", "rtx4090"),
+            ("spark", "gb10"),
+            ("DGX Spark", "gb10"),
+            ("NVIDIA H100 80GB HBM3", "h100"),
+            ("L40S", "l40s"),
+            ("mi300x", "mi300x"),
+        ] {
+            assert_eq!(find(name).unwrap().id, id, "{name}");
+        }
+        for name in ["nvidia", "", "geforce", "h100 pcie", "l40", "h200-lab"] {
+            assert!(find(name).is_err(), "{name}");
         }
     }
 

@@ -144,6 +144,7 @@ impl Attention {
         let is_decode = self.queries <= 1.0;
         let op = if is_decode { OpKind::AttentionDecode } else { OpKind::AttentionPrefill };
         let mut work = KernelWork::ideal(op, math, self.flops(), bytes);
+        (work.rows, work.columns) = (self.batch * self.heads, self.keys);
         if is_decode {
             let shared_rows = (self.heads / self.kv_heads).max(1.0);
             work.padded_flops *= (shared_rows / MMA_ROWS).ceil() * MMA_ROWS / shared_rows;

@@ -3,7 +3,7 @@
 use super::View;
 use crate::TextTable;
 use crate::blocks::{Block, Blocks};
-use crate::bound::share_text;
+use crate::bound::{prediction_text, share_text};
 use crate::phrase::{graph_text, memory_text, model_text};
 use crate::quantity::{self, duration, per_second, percent, timestamp, usd};
 use rgpu_model::error::ANOTHER_HOST;
@@ -89,6 +89,9 @@ pub(super) fn add_head(out: &mut Blocks, view: &View<'_>) {
     }
     if let [share] = &profile.bound[..] {
         out.field("bound", share_text(share));
+        if let Some(text) = prediction_text(share) {
+            out.field("model", text);
+        }
     }
     if let Some(selection) = &profile.selection {
         let profiled = || selection.kernels.iter().filter(|k| k.profiled > 0);
@@ -331,6 +334,9 @@ fn add_cases(out: &mut Blocks, profile: &Profile) {
         for (at, share) in profile.bound.iter().enumerate() {
             let label = if at == 0 { "bounds" } else { "" };
             out.field(label, format!("{}: {}", share.case, share_text(share)));
+            if let Some(text) = prediction_text(share) {
+                out.field("", text);
+            }
         }
     }
     if let Some(peaks) = peaks_text(&profile.speed_of_light) {

@@ -80,6 +80,9 @@ const TABLE_LIST: &str = "reftable/tables.list";
 /// What the keys begin with whose settings name programs, besides those of [`QUIET_SETTINGS`].
 const PROGRAM_SECTIONS: [&[u8]; 2] = [b"filter.", b"hook."];
 
+/// Settings that name files of patterns, which may be pipes or devices.
+const PATTERN_FILES: [&[u8]; 2] = [b"core.excludesfile", b"core.attributesfile"];
+
 /// What ends the hooks that settings name, after `hook.NAME`. `core.hooksPath` is only about files.
 const NO_HOOK: [&[u8]; 2] = [b".command=", b".enabled=false"];
 
@@ -144,8 +147,8 @@ pub struct QuietGit {
 
 impl QuietGit {
     /// git in `folder`, which starts no program that the repository configures and fetches nothing.
-    /// Filters of the repository's own settings are replaced by the user's, or left out, and its
-    /// hooks are switched off. `None` without git, outside a repository, or in one of another user.
+    /// Filters and files of patterns of the repository's own settings are replaced by the user's, or
+    /// left out, and its hooks are switched off. `None` without git, outside a repository, or in one of another user.
     ///
     /// # Errors
     /// The repository does not belong to the work tree; its settings cannot be listed; the name of
@@ -460,9 +463,11 @@ fn settings_without_programs(
         .collect();
     let mut settings = Vec::new();
     let mut hooks: BTreeSet<&[u8]> = BTreeSet::new();
-    let names_program =
-        |key: &[u8]| PROGRAM_SECTIONS.iter().any(|section| key.starts_with(section));
-    for &key in of_repository.iter().filter(|key| names_program(key)) {
+    let is_replaced = |key: &[u8]| {
+        PROGRAM_SECTIONS.iter().any(|section| key.starts_with(section))
+            || PATTERN_FILES.contains(&key)
+    };
+    for &key in of_repository.iter().filter(|key| is_replaced(key)) {
         if key.contains(&b'=') {
             let key = String::from_utf8_lossy(key);
             let why = format!("its setting `{key}` has `=` in its name");
@@ -620,6 +625,9 @@ mod tests {
         let replacing = |key: &[u8]| OsString::from_vec([key, b"="].concat());
         let settings = replaced(b"[filter \"a\xff\"]\n clean = x\n clean = y\n").unwrap();
         assert_eq!(settings, [replacing(b"filter.a\xff.clean")]);
+        let files = b"[core]\n excludesFile = pipe\n attributesFile = /dev/zero\n";
+        let without = ["core.attributesfile=", "core.excludesfile="].map(OsString::from);
+        assert_eq!(replaced(files).unwrap(), without);
         let hooks =
             b"[hook]\n jobs = 2\n[hook \"a\xff.b\"]\n command = x\n event = y\n event = z\n\
             [hook \"user's\"]\n event = reference-transaction\n";

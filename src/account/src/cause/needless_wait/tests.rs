@@ -33,3 +33,16 @@ fn a_wait_before_memory_is_freed_is_silent() {
         .call("cudaFree", 100.0);
     assert!(step.play(5).look(find).is_none());
 }
+
+#[test]
+fn a_wait_before_the_host_touches_pages_of_the_gpu_is_silent() {
+    let step = StepScript::new()
+        .kernel("relax(float*)", 20.0)
+        .wait("cudaDeviceSynchronize")
+        .on_stream(99)
+        .copy("unified DtoH", 4_096, 20.0, None)
+        .on_stream(7);
+    assert!(step.play(5).look(find).is_none());
+    let waits = StepScript::new().kernel("relax(float*)", 20.0).wait("cudaDeviceSynchronize");
+    assert!(waits.play(5).look(find).is_some());
+}

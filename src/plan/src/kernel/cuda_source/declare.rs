@@ -69,11 +69,11 @@ pub(in crate::kernel) struct Param {
 
 impl Declared {
     /// Whether a compiler makes code of a kernel: of a template only for an instance that the source
-    /// names.
-    pub(in crate::kernel) fn makes_code(&self) -> bool {
+    /// names, which the host code does where it launches one.
+    pub(in crate::kernel) fn makes_code(&self, with_host_code: bool) -> bool {
         self.kernels.iter().any(|kernel| kernel.template.is_empty())
             || !self.instantiations.is_empty()
-            || self.host_functions.iter().any(Function::has_launch)
+            || with_host_code && self.host_functions.iter().any(Function::has_launch)
     }
 
     /// The kernels that the source itself defines; those of its headers if it defines none.

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use super::preprocess::MAX_TOKENS;
+
 /// A token, and where it stands. A token that a macro wrote stands where the macro is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::kernel) struct Token {
@@ -47,10 +49,10 @@ const OPERATORS: [&str; 22] = [
     "*=", "/=", "%=", "&=", "|=", "^=", "<<",
 ];
 
-/// Splits `text` into tokens. Comments are left out; a string or character is one token that begins
-/// with its quote.
+/// Splits `text` into at most [`MAX_TOKENS`] tokens. Comments are left out; a string or character is
+/// one token that begins with its quote.
 pub(super) fn lex(text: &str, file: u16) -> Vec<Piece> {
-    let mut lexer = Lexer { rest: text, line: 1, file };
+    let mut lexer = Lexer { rest: text, line: 1, file, left: MAX_TOKENS };
     let mut pieces = Vec::new();
     let mut at_line_start = true;
     loop {
@@ -74,6 +76,8 @@ struct Lexer<'a> {
     rest: &'a str,
     line: u32,
     file: u16,
+    /// How many more tokens are read.
+    left: usize,
 }
 
 impl Lexer<'_> {
@@ -130,6 +134,10 @@ impl Lexer<'_> {
         let text = self.rest.get(..len).unwrap_or(self.rest);
         let text: Rc<str> = text.into();
         self.advance(text.len());
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.rest = "";
+        }
         Token { text, line, file: self.file, joined }
     }
 

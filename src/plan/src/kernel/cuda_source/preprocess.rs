@@ -3,6 +3,7 @@
 //! Branches of `#if` are taken as nvcc takes them in its pass for the device. A condition that
 //! cannot be evaluated counts as true.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -11,9 +12,15 @@ use super::parse::{Parser, TypeNames};
 use super::tree::Expression;
 
 /// Limits: tokens that a source may become, and how deeply macros and includes may be nested.
-const MAX_TOKENS: usize = 1_000_000;
+pub(super) const MAX_TOKENS: usize = 1_000_000;
 const MAX_DEPTH: usize = 32;
 const MAX_INCLUDES: u16 = 64;
+
+/// The most names of included files that are looked for.
+const MAX_NAMES: usize = 500;
+
+/// The most tokens that macros are looked for in: macros of macros grow without end.
+const MAX_STEPS: usize = 5_000_000;
 
 #[derive(Clone, Debug)]
 struct Macro {
@@ -36,8 +43,15 @@ pub(super) fn preprocess(text: &str, read_include: &dyn Fn(&str) -> Option<Strin
         let token = Token { text: value.into(), line: 0, file: 0, joined: false };
         macros.insert(Rc::from(name), Macro { params: None, body: vec![token] });
     }
-    let mut preprocessor =
-        Preprocessor { macros, tokens: Vec::new(), files: 0, read: Vec::new(), read_include };
+    let steps = Cell::new(0);
+    let mut preprocessor = Preprocessor {
+        macros,
+        tokens: Vec::new(),
+        files: 0,
+        read: Vec::new(),
+        read_include,
+        steps,
+    };
     preprocessor.file(text, 0, 0);
     preprocessor.tokens
 }
@@ -49,6 +63,8 @@ struct Preprocessor<'a> {
     /// Names of the files included so far: each is read once.
     read: Vec<String>,
     read_include: &'a dyn Fn(&str) -> Option<String>,
+    /// How many tokens were looked at for macros.
+    steps: Cell<usize>,
 }
 
 /// One open `#if`.
@@ -65,7 +81,8 @@ impl Preprocessor<'_> {
         // Tokens are expanded in runs between directives, because a call of a macro may span lines.
         let mut run: Vec<Token> = Vec::new();
         for piece in lex(text, file) {
-            let counts = branches.iter().all(|branch| branch.taken);
+            // A branch inside one that does not count is never taken.
+            let counts = branches.last().is_none_or(|branch| branch.taken);
             match piece {
                 Piece::Token(token) if counts => run.push(token),
                 Piece::Token(_) => {}
@@ -124,7 +141,7 @@ impl Preprocessor<'_> {
             "include" if counts && depth < MAX_DEPTH && self.files < MAX_INCLUDES => {
                 let quoted = rest.first().and_then(|name| name.text.strip_prefix('"'));
                 let Some(name) = quoted.and_then(|name| name.strip_suffix('"')) else { return };
-                if self.read.iter().any(|read| read == name) {
+                if self.read.iter().any(|read| read == name) || self.read.len() >= MAX_NAMES {
                     return;
                 }
                 self.read.push(name.to_owned());
@@ -157,6 +174,9 @@ impl Preprocessor<'_> {
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
             at += 1;
+            if !self.may_step(1) {
+                return;
+            }
             let found = self.macros.get(&token.text).filter(|_| !hidden.contains(&token.text));
             let (Some(found), true) = (found, hidden.len() < MAX_DEPTH) else {
                 if expanded.len() < MAX_TOKENS {
@@ -167,7 +187,14 @@ impl Preprocessor<'_> {
             let body = match &found.params {
                 None => found.body.clone(),
                 Some(params) => {
-                    let Some((arguments, end)) = arguments(tokens, at) else {
+                    let call = arguments(tokens, at);
+                    let is_open = tokens.get(at).is_some_and(|token| &*token.text == "(");
+                    let unclosed_end = if is_open { tokens.len() } else { at };
+                    let end = call.as_ref().map_or(unclosed_end, |(_, end)| *end);
+                    if !self.may_step(end - at) {
+                        return;
+                    }
+                    let Some((arguments, end)) = call else {
                         expanded.push(token.clone());
                         continue;
                     };
@@ -182,6 +209,9 @@ impl Preprocessor<'_> {
                     substitute(&found.body, params, &arguments)
                 }
             };
+            if !self.may_step(body.len()) {
+                return;
+            }
             let moved: Vec<Token> = body
                 .into_iter()
                 .map(|part| Token { line: token.line, file: token.file, ..part })
@@ -190,6 +220,12 @@ impl Preprocessor<'_> {
             self.expand(&moved, hidden, expanded);
             hidden.pop();
         }
+    }
+
+    /// Counts steps. Whether there may be more.
+    fn may_step(&self, steps: usize) -> bool {
+        self.steps.set(self.steps.get().saturating_add(steps));
+        self.steps.get() <= MAX_STEPS
     }
 
     /// Whether the condition of an `#if` holds.

@@ -9,7 +9,7 @@ use std::path::Path;
 use rgpu_case::Dtype;
 
 use super::super::cuda_source::infer::infer;
-use super::super::cuda_source::{Declared, Function, Param, read};
+use super::super::cuda_source::{Declared, Function, Param, includes_torch, read};
 use super::super::find::described;
 use super::super::spec::{DeclaredWork, EntryPoint, Sizes};
 use super::super::{FoundKernel, KernelError, KernelSpec, name_of, reference};
@@ -66,7 +66,7 @@ impl Language for Cuda {
         // NVRTC compiles no host code.
         let entry = if declared.has_main || declared.has_host_entry {
             EntryPoint::Host
-        } else if !declared.makes_code()
+        } else if !declared.makes_code(!includes_torch(text))
             && let Ok(instance) = infer(file, text, None)
         {
             instance.spec.entry

@@ -26,7 +26,8 @@ use super::super::{
 use super::{Found, FoundKernel, KernelSource, text_of};
 use rgpu_model::agent_files;
 use rgpu_model::error::shell_word;
-use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_model::ownership::may_decide;
+use rgpu_model::regular_file::MAX_SOURCE_BYTES;
 use task::{SUBMISSION, Task, TaskCase, TaskLanguage, read_yaml, wrong};
 
 /// A GPU MODE problem or submission.
@@ -87,7 +88,10 @@ fn submission(path: &Path) -> Result<Option<Found>, KernelError> {
     }
     let start = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folders = start.ancestors().skip(1).take(MAX_FOLDERS_ABOVE + 1);
-    if let Some(file) = folders.filter_map(task_in).next() {
+    let own_folder = start.parent().unwrap_or(Path::new(""));
+    // Anyone may put a task into `/tmp`.
+    let mut tasks = folders.filter_map(task_in).filter(|file| may_decide(file, own_folder));
+    if let Some(file) = tasks.next() {
         // A shorter path reads better in messages.
         let file = std::env::current_dir()
             .ok()
@@ -421,7 +425,7 @@ fn candidates(folder: &Path, language: TaskLanguage) -> Vec<PathBuf> {
 
 fn text_at(path: &Path) -> Result<String, KernelError> {
     let bytes =
-        agent_files::read(path, MAX_FILE_BYTES).map_err(KernelError::unreadable(path, None))?;
+        agent_files::read(path, MAX_SOURCE_BYTES).map_err(KernelError::unreadable(path, None))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

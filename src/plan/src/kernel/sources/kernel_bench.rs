@@ -17,6 +17,7 @@ use super::super::spec::{
 use super::super::{KernelError, KernelSpec, ProfileMode, name_of, python};
 use super::{Found, FoundKernel, KernelSource, text_of};
 use rgpu_model::error::shell_word;
+use rgpu_model::ownership::may_decide;
 
 /// A KernelBench problem, or an answer to one.
 pub(super) const KERNEL_BENCH: KernelSource = KernelSource { name: "a KernelBench problem", read };
@@ -25,9 +26,6 @@ const PROBLEM: &str = "Model";
 const ANSWER: &str = "ModelNew";
 const INPUTS: &str = "get_inputs";
 const CONSTRUCTOR: &str = "get_init_inputs";
-
-/// The file with the forward direction of a problem of robust-kbench.
-const FORWARD: &str = "func_forward.py";
 
 /// The folders of an answer's extension, beside the answer itself.
 const EXTENSION_FOLDERS: [&str; 5] = ["", "kernels", "csrc", "src", "cuda"];
@@ -51,16 +49,7 @@ fn read(path: &Path) -> Option<Result<Found, KernelError>> {
         // A folder of many answers or problems is no kernel.
         let found = match (answers.next(), answers.next()) {
             (Some(only), None) => Some(only),
-            (None, _) => {
-                let first = problems.next();
-                let is_forward = |(file, _): &&(PathBuf, Parts)| file.ends_with(FORWARD);
-                // The form of robust-kbench has its problem in two directions.
-                files
-                    .iter()
-                    .find(is_forward)
-                    .filter(|(_, parts)| parts.is_problem())
-                    .or_else(|| first.filter(|_| problems.next().is_none()))
-            }
+            (None, _) => problems.next().filter(|_| problems.next().is_none()),
             _ => None,
         };
         return found.and_then(|(file, _)| read(file));
@@ -130,7 +119,7 @@ fn problem_of(answer: &Path, parts: Parts) -> Result<Option<PathBuf>, KernelErro
     }
     let folder = answer.parent().unwrap_or(Path::new(""));
     let mut problems: Vec<PathBuf> =
-        python_files(folder).into_iter().filter(|file| Parts::of(file).is_problem()).collect();
+        python_files(folder).into_iter().filter(|file| is_own_problem(file, folder)).collect();
     if problems.len() > 1 {
         let wanted = core_of(answer);
         let named: Vec<PathBuf> =
@@ -192,7 +181,7 @@ fn in_collection(answer: &Path) -> Option<PathBuf> {
     let prefix = format!("{id}_");
     folders.filter(|folder| folder.is_dir()).flat_map(|folder| python_files(&folder)).find(|file| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(&prefix) && Parts::of(file).is_problem()
+        name.starts_with(&prefix) && is_own_problem(file, answer.parent().unwrap_or(Path::new("")))
     })
 }
 
@@ -224,6 +213,11 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         rest = after;
         Some(word)
     })
+}
+
+/// Whether a file beside or above an answer is a problem, and not somebody else's.
+fn is_own_problem(file: &Path, folder: &Path) -> bool {
+    may_decide(file, folder) && Parts::of(file).is_problem()
 }
 
 /// An answer with its problem.

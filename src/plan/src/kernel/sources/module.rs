@@ -125,8 +125,8 @@ fn of_cubin(bytes: &[u8]) -> Result<Vec<ModuleKernel>, String> {
 /// The kernels of PTX: `.entry name( .param .u64 name, … )`.
 fn of_ptx(text: &str) -> Vec<ModuleKernel> {
     let mut kernels = Vec::new();
-    for (at, _) in text.match_indices(".entry") {
-        let Some(rest) = text.get(at + ".entry".len()..) else { continue };
+    // The text of a kernel ends where the next begins.
+    for rest in text.split(".entry").skip(1) {
         let end = rest.find('{').unwrap_or(rest.len());
         let (head, body) = rest.split_at_checked(end).unwrap_or((rest, ""));
         let body = body.split("\n}").next().unwrap_or_default();

@@ -5,7 +5,7 @@
 //! lead to is looked for where projects keep common headers: in folders such as `common` or
 //! `include` beside the source and above it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::super::cuda_source::{has_main, kernel_names};
@@ -14,7 +14,13 @@ use super::super::{KernelError, KernelFolders, OwnFiles, is_private};
 use super::SentContent;
 use super::compile_line::{CompileLine, compile_line, libraries};
 use rgpu_model::agent_files;
-use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_model::regular_file::MAX_SOURCE_BYTES;
+
+/// The most bytes of sources and headers together.
+const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// The most includes that are looked for.
+const MAX_INCLUDES: usize = 10_000;
 
 /// The most files that are sent.
 const MAX_FILES: usize = 2_000;
@@ -57,8 +63,14 @@ struct Search {
     /// the compiler.
     folders: Vec<PathBuf>,
     found_folders: Vec<PathBuf>,
-    /// Names of included files, as written.
+    /// Names of included files, as written, each once.
     includes: Vec<String>,
+    names: HashSet<String>,
+    /// The headers that were found.
+    headers: HashSet<PathBuf>,
+    /// How many includes were looked for, and the bytes of `texts`.
+    looked_for: usize,
+    bytes: u64,
 }
 
 /// Collects the files of the program whose source is `source`.
@@ -83,6 +95,10 @@ pub(super) fn collect(source: &Path, text: &str) -> Result<ProgramFiles, KernelE
         sources: vec![path.clone()],
         found_folders: Vec::new(),
         includes: Vec::new(),
+        names: HashSet::new(),
+        headers: HashSet::new(),
+        looked_for: 0,
+        bytes: 0,
     };
     let named: Vec<PathBuf> = sources
         .iter()
@@ -123,25 +139,43 @@ impl Search {
                     }
                     self.own_files.check_include(&path)?;
                 }
-                let bytes = match agent_files::read(&path, MAX_FILE_BYTES) {
+                let bytes = match agent_files::read(&path, MAX_SOURCE_BYTES) {
                     Ok(bytes) => bytes,
                     Err(_) if !is_own => continue,
                     Err(error) => return Err(KernelError::unreadable(typed, None)(error)),
                 };
+                self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+                if self.bytes > MAX_TEXT_BYTES {
+                    let why = "its sources and headers are larger than 64 MiB together";
+                    return Err(KernelError::unreadable(typed, None)(std::io::Error::other(why)));
+                }
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 self.texts.insert(path.clone(), bytes);
-                for (name, is_quoted) in includes(&text) {
-                    if let Some(header) = self.resolve(&path, name, is_quoted) {
-                        self.add_source_beside(&header);
-                        queue.push(header);
-                    }
-                    if !self.includes.iter().any(|known| known == name) {
-                        self.includes.push(name.to_owned());
-                    }
-                }
+                queue.extend(self.headers(&path, &text));
             }
         }
         Ok(())
+    }
+
+    /// The headers that the text of a file includes and that no file before it does.
+    fn headers(&mut self, path: &Path, text: &str) -> Vec<PathBuf> {
+        let mut headers = Vec::new();
+        for (name, is_quoted) in includes(text) {
+            self.looked_for += 1;
+            if self.looked_for > MAX_INCLUDES {
+                break;
+            }
+            if let Some(header) = self.resolve(path, name, is_quoted)
+                && self.headers.insert(header.clone())
+            {
+                self.add_source_beside(&header);
+                headers.push(header);
+            }
+            if self.names.insert(name.to_owned()) {
+                self.includes.push(name.to_owned());
+            }
+        }
+        headers
     }
 
     /// The file that an include names. `None`: the compiler has it, or nobody.
@@ -176,7 +210,7 @@ impl Search {
             if self.sources.contains(&path) || !path.is_file() || is_private(&path) {
                 continue;
             }
-            let Ok(bytes) = agent_files::read(&path, MAX_FILE_BYTES) else { continue };
+            let Ok(bytes) = agent_files::read(&path, MAX_SOURCE_BYTES) else { continue };
             if !has_main(&String::from_utf8_lossy(&bytes)) {
                 self.sources.push(path);
             }
@@ -233,14 +267,6 @@ impl Search {
             }
         }
         options.extend(libraries);
-        let mut kernels: Vec<String> = Vec::new();
-        for text in &texts {
-            for name in kernel_names(text) {
-                if !kernels.contains(&name) {
-                    kernels.push(name);
-                }
-            }
-        }
         let content = |path: &PathBuf| (place(path), SentContent::Here(path.clone()));
         let files = paths.iter().map(content).collect();
         Ok(ProgramFiles {
@@ -248,7 +274,7 @@ impl Search {
             cwd: place(&self.folder),
             files,
             options,
-            kernels,
+            kernels: kernels_of(&texts),
             assumptions,
         })
     }
@@ -257,6 +283,9 @@ impl Search {
     /// `--mount` brings larger ones.
     fn opened_files(&self, texts: &[String]) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
+        if !self.own_files.has_data() {
+            return found;
+        }
         let mut bytes = 0_u64;
         let literals = texts.iter().flat_map(|text| literals(text)).take(MAX_LITERALS);
         for literal in literals.filter(|literal| literal.contains(['.', '/'])) {
@@ -277,6 +306,13 @@ impl Search {
         }
         found
     }
+}
+
+/// The names of the kernels in these texts, each once.
+pub(super) fn kernels_of<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    let mut known = HashSet::new();
+    let names = texts.into_iter().flat_map(|text| kernel_names(text));
+    names.filter(|name| known.insert(name.clone())).collect()
 }
 
 /// The relative path from `folder` up to `root`, which contains it.

@@ -10,10 +10,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::cuda_source::{has_main, kernel_names};
+use super::super::cuda_source::has_main;
 use super::super::source::{common_folder, normalize_lexically};
 use super::super::{KernelError, KernelFolders, OwnFiles, is_private, name_of};
 use super::cuda_program::program;
+use super::program_files::kernels_of;
 use super::{
     BuildSystem, FolderBuild, Found, FoundProgram, KernelSource, ProgramBuild, UsualArguments,
 };
@@ -28,8 +29,12 @@ pub(super) static PROJECT: KernelSource = KernelSource { name: "a folder of a pr
 const MAX_FILES: usize = 2_000;
 const MAX_DEPTH: usize = 5;
 
-/// The most bytes of a file that are searched.
+/// The most bytes of a file that are searched, and of all together.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
+const MAX_SEARCHED_BYTES: usize = 32 << 20;
+
+/// The most names of files above the folder that are looked for.
+const MAX_NAMES: usize = 10_000;
 
 /// The most files and folders above the folder that come along.
 const MAX_OUTER: usize = 32;
@@ -79,7 +84,8 @@ fn project(
     files: &[PathBuf],
 ) -> Result<FoundProgram, KernelError> {
     let absolute = folder.canonicalize().map_err(KernelError::unreadable(folder, None))?;
-    let outer = outer_files(&absolute, files);
+    let texts = texts_of(files);
+    let outer = outer_files(&absolute, &texts);
     let mut all: Vec<PathBuf> = outer.to_vec();
     // The common folder of files is that of their parents.
     all.push(absolute.join(CMAKE));
@@ -90,14 +96,8 @@ fn project(
     let cwd = place(&absolute);
     let sent = std::iter::once(&absolute).chain(&outer);
     let sent = sent.map(|path| (place(path), path.clone())).collect();
-    let mut kernels: Vec<String> = Vec::new();
-    for path in files.iter().filter(|path| has_extension(path, &["cu", "cuh"])) {
-        for name in text(path).map(|text| kernel_names(&text)).unwrap_or_default() {
-            if !kernels.contains(&name) {
-                kernels.push(name);
-            }
-        }
-    }
+    let in_cuda = texts.iter().filter(|(path, _)| has_extension(path, &["cu", "cuh"]));
+    let kernels = kernels_of(in_cuda.map(|(_, text)| text));
     let name = name_of(&absolute);
     let mut assumptions = vec![match system {
         BuildSystem::CMake => "the folder is sent and built there by CMake".to_owned(),
@@ -221,15 +221,19 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
 
 /// The files and folders of the project above `folder` that its build files and sources name by
 /// `../…`, each once and none below another.
-fn outer_files(folder: &Path, files: &[PathBuf]) -> Vec<PathBuf> {
+fn outer_files(folder: &Path, texts: &[(&PathBuf, String)]) -> Vec<PathBuf> {
     let own_files = OwnFiles::find(folder, &KernelFolders::default());
     let mut found: BTreeSet<PathBuf> = BTreeSet::new();
-    for file in files.iter().filter(|path| is_searched(path)) {
+    let mut names = 0;
+    for (file, text) in texts {
         let Ok(real) = file.canonicalize() else { continue };
         let from = real.parent().unwrap_or(Path::new("/")).to_owned();
         let is_source = has_extension(file, SOURCES);
-        let text = text(file);
-        for name in text.iter().flat_map(|text| paths_up(text)) {
+        for name in paths_up(text) {
+            names += 1;
+            if names > MAX_NAMES || found.len() >= MAX_OUTER {
+                break;
+            }
             // A source that names a folder alone opens nothing of it.
             if is_source && name.ends_with("..") {
                 continue;
@@ -242,7 +246,7 @@ fn outer_files(folder: &Path, files: &[PathBuf]) -> Vec<PathBuf> {
                     && !is_private(&path)
                     && own_files.check(&path, None).is_ok()
                     && (path.is_dir() || agent_files::check(&path).is_ok());
-                if is_outer && found.len() < MAX_OUTER {
+                if is_outer {
                     found.insert(path);
                 }
             }
@@ -252,6 +256,18 @@ fn outer_files(folder: &Path, files: &[PathBuf]) -> Vec<PathBuf> {
     let is_below =
         |path: &PathBuf| all.iter().any(|other| other != path && path.starts_with(other));
     all.iter().filter(|path| !is_below(path)).cloned().collect()
+}
+
+/// The texts of build files and sources, up to [`MAX_SEARCHED_BYTES`].
+fn texts_of(files: &[PathBuf]) -> Vec<(&PathBuf, String)> {
+    let mut bytes = 0_usize;
+    let texts = files.iter().filter(|path| is_searched(path));
+    let texts = texts.filter_map(|path| Some((path, text(path)?)));
+    let has_room = |(_, text): &(&PathBuf, String)| {
+        bytes = bytes.saturating_add(text.len());
+        bytes <= MAX_SEARCHED_BYTES
+    };
+    texts.take_while(has_room).collect()
 }
 
 /// Whether a file may name files above the folder.

@@ -10,7 +10,7 @@ use super::super::{FoundProgram, NvccBuild, ProgramBuild, SentContent, UsualArgu
 use super::task::Task;
 use super::{TASK_FILE, placed, spec_name};
 use rgpu_model::agent_files;
-use rgpu_model::regular_file::MAX_FILE_BYTES;
+use rgpu_model::regular_file::MAX_SOURCE_BYTES;
 
 /// The name of the format in messages.
 pub(in super::super) const PROGRAM_FORMAT: &str = "a GPU MODE problem in C++";
@@ -32,7 +32,7 @@ pub(super) fn program(task: &Task, submission: PathBuf) -> Result<FoundProgram, 
         if *path != submission {
             own_files.check_task_file(path, TASK_FILE)?;
         }
-        let bytes = agent_files::read(path, MAX_FILE_BYTES)
+        let bytes = agent_files::read(path, MAX_SOURCE_BYTES)
             .map_err(KernelError::unreadable(path, Some(TASK_FILE)))?;
         if *path == submission {
             kernels.extend(kernel_names(&String::from_utf8_lossy(&bytes)));

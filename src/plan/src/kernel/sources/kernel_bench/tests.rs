@@ -118,16 +118,3 @@ fn an_answer_brings_the_sources_of_the_extension_that_it_imports() {
     let expected = ["binding.cpp", "deep.h", "kernels/add.cu", "model.py", "model_new.py"];
     assert_eq!(names, expected);
 }
-
-#[test]
-fn a_folder_with_a_problem_in_two_directions_is_its_forward_one() {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), "set/func_backward.py", PROBLEM);
-    write(dir.path(), "set/func_forward.py", PROBLEM);
-    let folder = dir.path().join("set").display().to_string();
-    let found = find(&folder, &KernelFolders::default()).unwrap();
-    assert_eq!(found.spec.name, "func_forward");
-    write(dir.path(), "set/func_forward.py", "");
-    write(dir.path(), "set/other.py", PROBLEM);
-    assert!(find(&folder, &KernelFolders::default()).is_err());
-}
