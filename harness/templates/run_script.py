@@ -20,6 +20,7 @@ import inspect
 import os
 import runpy
 import sys
+import textwrap
 
 
 def say(text):
@@ -103,6 +104,8 @@ def run_tests(script):
 FORMS = [((1024, 1024), "float32"), ((1 << 20,), "float32"), ((4, 16, 1024, 64), "float16"), ((1024, 1024), "float16"),
          ((8, 1024, 1024), "float32"), ((1 << 20,), "int32")]
 NUMBERS = [1 << 20, 1024, 256, 64]
+# Shapes of tensors of which only the number of dimensions is known.
+SHAPES = {1: (1024,), 2: (1024, 1024), 3: (8, 1024, 1024), 4: (4, 16, 1024, 64)}
 # Parameters that are vectors beside a matrix.
 VECTORS = {"weight", "bias", "gamma", "beta", "w", "b"}
 
@@ -130,9 +133,44 @@ def kind_of(parameter):
     return "int" if is_number or parameter.name in ("M", "N", "K", "B", "H", "D", "T", "C") else "tensor"
 
 
-def arguments(required, shape, dtype):
+def dimensions(function):
+    """The dimensions of parameters, as far as the function's text has them: by `a, b = x.shape` or `x.size()`,
+    else at least as many as the largest index of `x.shape[1]`, `x.size(1)` or `x.stride(1)`."""
+    exact, least = {}, {}
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+
+    def reads(node, members):
+        is_member = isinstance(node, ast.Attribute) and node.attr in members
+        return node.value.id if is_member and isinstance(node.value, ast.Name) else None
+
+    def note_index(name, index):
+        try:
+            at = ast.literal_eval(index)
+        except ValueError:
+            return
+        if name and type(at) is int:
+            least[name] = max(least.get(name, 1), at + 1 if at >= 0 else -at)
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
+            parts = node.targets[0].elts
+            is_size = isinstance(node.value, ast.Call) and not node.value.args
+            name = reads(node.value.func, ("size",)) if is_size else reads(node.value, ("shape",))
+            if name and not any(isinstance(part, ast.Starred) for part in parts):
+                exact[name] = len(parts)
+        elif isinstance(node, ast.Subscript):
+            note_index(reads(node.value, ("shape",)), node.slice)
+        elif isinstance(node, ast.Call) and len(node.args) == 1:
+            note_index(reads(node.func, ("size", "stride")), node.args[0])
+    return {**least, **exact}
+
+
+def arguments(required, shape, dtype, known):
     """Values for parameters, by name. With whole numbers a tensor is as large as their product, so that no
-    kernel reads beyond it."""
+    kernel reads beyond it. `known`: the dimensions of parameters; other shapes stay."""
     import torch
 
     kinds = {p.name: kind_of(p) for p in required}
@@ -146,6 +184,8 @@ def arguments(required, shape, dtype):
     for name, kind in kinds.items():
         if kind == "tensor":
             own = shape[-1:] if name.lower() in VECTORS and len(shape) > 1 else shape
+            if not numbers and known.get(name, len(own)) != len(own):
+                own = SHAPES.get(known[name], own)
             real = torch.rand(own, device="cuda")
             values[name] = (real * 100).to(torch.int32) if dtype == "int32" else real.to(getattr(torch, dtype))
         else:
@@ -168,9 +208,9 @@ def call_one(name, function):
     if unknown:
         say(f"`{name}` is not called: what `{unknown[0]}` takes cannot be told")
         return False
-    first = None
+    first, known = None, dimensions(function)
     for shape, dtype in FORMS:
-        values = arguments(required, shape, dtype)
+        values = arguments(required, shape, dtype, known)
         if values is None:
             continue
         try:

@@ -91,8 +91,6 @@ fn profile_mounts_folders_and_sets_variables_as_exec_does() {
         let hint = "`data/x.txt` is here, but was not sent to the host: `--mount .` sends it";
         assert!(shown.replace("\n", " ").contains(hint), "{shown}");
     }
-    let shown = laptop.show("profile --mode nsys --pull out.txt -- python3 read.py");
-    assert!(shown.contains("`--pull` cannot be used under a tool"), "{shown}");
     let shown = laptop.show("profile --mount . vecadd");
     assert!(shown.contains("`--mount` is for programs"), "{shown}");
 }

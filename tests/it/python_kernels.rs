@@ -151,7 +151,7 @@ fn judged(files: &[(&str, &str)], answer: &str) -> Timing {
     for (name, text) in files {
         laptop.write(name, text);
     }
-    let line = format!("profile {} --mode bench", laptop.project(answer).display());
+    let line = format!("profile {} --mode bench --remote local", laptop.project(answer).display());
     let (status, _, shown) = rgpu(&laptop, &line);
     assert_eq!(status, 0, "{shown}");
     let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
@@ -186,6 +186,13 @@ fn outputs_that_no_input_changes_are_not_credible() {
         return;
     }
     let laptop = Laptop::new();
+    let kernel = "def run(x, y):\n    y.zero_()\n";
+    let shown = refused(&laptop, kernel, "def right(x):\n    return x.new_zeros(x.shape)\n");
+    assert!(shown.contains("not_credible") && shown.contains("same for other inputs"), "{shown}");
+}
+
+/// What `rgpu` says of a kernel of one argument that it refuses.
+fn refused(laptop: &Laptop, kernel: &str, reference: &str) -> String {
     laptop.write(
         "k/kernel.toml",
         "name = \"k\"\nlanguage = \"python\"\nsource = \"kernel.py\"\n\
@@ -194,12 +201,104 @@ fn outputs_that_no_input_changes_are_not_credible() {
          [[arg]]\nname = \"y\"\ndtype = \"f32\"\nshape = [\"n\"]\nrole = \"out\"\n\
          [reference]\nsource = \"right.py\"\nfunction = \"right\"\ntolerance = { abs = 0.1, rel = 0.1 }\n",
     );
-    laptop.write("k/kernel.py", "def run(x, y):\n    y.zero_()\n");
-    laptop.write("k/right.py", "def right(x):\n    return x.new_zeros(x.shape)\n");
+    laptop.write("k/kernel.py", kernel);
+    laptop.write("k/right.py", reference);
     let line = format!("profile --kernel {} --mode bench", laptop.project("k").display());
-    let (status, _, shown) = rgpu(&laptop, &line);
+    let (status, _, shown) = rgpu(laptop, &line);
     assert_eq!(status, 6, "{shown}");
-    assert!(shown.contains("not_credible") && shown.contains("same for other inputs"), "{shown}");
+    shown
+}
+
+const TWICE: &str = "def right(x):\n    return x * 2\n";
+
+#[test]
+fn a_kernel_that_rewrites_files_of_its_job_is_refused() {
+    if skipped() {
+        return;
+    }
+    let laptop = Laptop::new();
+    // The next job of the same folder would run all of them. The time of a change stays changed.
+    let kernel = "import os, sys, torch
+here = os.path.dirname(sys.modules['__main__'].__file__)
+file = os.path.join(here, 'src/right.py')
+text, seen = open(file).read(), os.stat(file)
+open(file, 'w').write('def right(x):\\n    return x\\n')
+open(file, 'w').write(text)
+os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+open(os.path.join(here, 'json.py'), 'w').write('raise SystemExit(0)')
+
+def run(x, y):
+    torch.mul(x, 2, out=y)
+";
+    let shown = refused(&laptop, kernel, TWICE);
+    assert!(shown.contains("not_credible"), "{shown}");
+    assert!(shown.contains("the kernel's process changed `src/right.py`"), "{shown}");
+}
+
+#[test]
+fn a_kernel_cannot_change_the_clock_or_open_a_ring_of_system_calls() {
+    if skipped() {
+        return;
+    }
+    let laptop = Laptop::new();
+    // Both calls only ask: no mode, and a ring without entries.
+    let kernel = "import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+told = []
+for call in (libc.adjtimex, lambda room: libc.syscall(425, 0, room)):
+    told.append((call(ctypes.create_string_buffer(512)), ctypes.get_errno()))
+raise ValueError(f'told {told}')
+";
+    let shown = refused(&laptop, kernel, TWICE);
+    assert!(shown.contains("told [(-1, 1), (-1, 1)]"), "{shown}");
+}
+
+/// The state of a process; none if it is gone.
+fn state_of(pid: &str) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next().filter(|state| *state != 'Z')
+}
+
+#[test]
+fn all_processes_of_a_judged_kernel_end_with_what_started_them() {
+    if skipped() {
+        return;
+    }
+    let laptop = Laptop::new();
+    refused(&laptop, "raise ValueError('only the harness is needed')\n", TWICE);
+    let harness = fs::read_to_string(laptop.latest().join("harness.py")).unwrap();
+    laptop.write("job/harness.py", &harness);
+    laptop.write("job/src/right.py", TWICE);
+    laptop.write(
+        "job/src/kernel.py",
+        "import os, time\njudge = os.getppid()\n\
+         pids = open(f'/proc/{judge}/task/{judge}/children').read()\n\
+         open('pids.new', 'w').write(f'{judge} {pids}')\nos.rename('pids.new', 'pids')\n\
+         time.sleep(600)\n",
+    );
+    let mut wrapper = Command::new("sh")
+        .args(["-c", "python3 harness.py cpu; true"])
+        .current_dir(laptop.project("job"))
+        .env("PATH", path())
+        .spawn()
+        .unwrap();
+    let waits = |done: &dyn Fn() -> bool| {
+        (0..3000).any(|_| {
+            done() || {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                false
+            }
+        })
+    };
+    let file = laptop.project("job/pids");
+    let started = waits(&|| file.exists());
+    wrapper.kill().unwrap();
+    wrapper.wait().unwrap();
+    assert!(started, "the kernel was not loaded");
+    let pids = fs::read_to_string(file).unwrap();
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    assert_eq!(pids.len(), 3, "judge, author and candidate: {pids:?}");
+    assert!(waits(&|| pids.iter().all(|pid| state_of(pid).is_none())), "still there: {pids:?}");
 }
 
 /// As much of torch as the harness needs before it loads the kernel.

@@ -255,7 +255,11 @@ class Author:
         self.link, self.arena, self.facts, self.parts, self.known, self.graph = link, None, None, [], {}, None
 
     def load(self, _):
+        leave_own_folder()
         self.module = load(REFERENCE["file"])
+        if (ENTRY.get("inputs") or {}).get("file", ENTRY["file"]) != ENTRY["file"]:
+            load(ENTRY["inputs"]["file"])
+        freeze_imports()
         return {"shares": why_shared()}
 
     def turn(self, told):

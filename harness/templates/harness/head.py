@@ -43,6 +43,7 @@ import math
 import mmap
 import os
 import pickle
+import pkgutil
 import random
 import re
 import selectors

@@ -333,9 +333,11 @@ def each_case(with_judge, alone, before=lambda case: None):
     BUDGET = Budget(JOURNAL.report["job"], len(cases))
     if not REFERENCE:
         return [alone(case, i, "nothing checks its results") for i, case in enumerate(cases)]
+    prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: nothing holds the GPU when whoever started this is killed
     prctl(4, 0)  # PR_SET_DUMPABLE: a process of the same user can neither trace nor read this one
     prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what the candidate leaves behind becomes our child
-    results, processes = [], []
+    leave_own_folder()
+    results, processes, files = [], [], JobFiles()
     try:
         with JOURNAL.enter("setup"):
             AUTHOR, CANDIDATE = AuthorProcess(), CandidateProcess()
@@ -352,7 +354,12 @@ def each_case(with_judge, alone, before=lambda case: None):
             results.append(alone(case, i, why) if why is not None else done)
         BUDGET.tell()
     finally:
-        end_all(processes)
+        try:
+            end_all(processes)
+        finally:
+            changed = files.restore()
+    if changed:
+        raise Fault("not_credible", f"not credible: the kernel's process changed `{changed[0]}`, which is not its own")
     return results
 
 

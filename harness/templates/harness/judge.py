@@ -19,6 +19,8 @@ MOST_SLOTS, COLD_SLOTS, BOUND_ROUNDS = 300, 48, 3
 # Part of the free memory that the arena and the judge's copies of it may take.
 MEMORY_SHARE = 0.4
 ANSWER_SECONDS, LOAD_SECONDS = 120, 600
+# How long the processes that the kernel leaves behind may take to end.
+END_SECONDS = 20
 # Data that take longer to make are shared by all timed calls; the most time for one round's.
 SLOW_DATA_SECONDS, ROUND_SECONDS = 2.0, 0.6
 # The most time for the rounds of one case, in seconds, if `max_seconds` does not say less.
@@ -675,15 +677,21 @@ def end_all(processes):
     """Ends the processes, and everything that they have left behind."""
     for process in processes:
         process.end()
-    with contextlib.suppress(OSError):
-        for _ in range(100):
+    # Of a chain of processes that each start the next, the living one is always a child of this process.
+    until = time.monotonic() + END_SECONDS
+    while time.monotonic() < until:
+        try:
             with open("/proc/thread-self/children", encoding="ascii") as file:
                 left = file.read().split()
-            if not left:
-                return
-            for pid in left:
+        except OSError:
+            return
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(OSError):
                 os.kill(int(pid), 9)
                 os.waitpid(int(pid), 0)
+    raise Fault("crash", f"processes that the kernel has started did not end within {END_SECONDS} s")
 
 
 def prctl(option, value):

@@ -36,7 +36,7 @@ static ACTIONS: &[Action] = &[
     action("llm", "a model's server; CONFIG.json --gpu=NAME --tp=8 --concurrency=1..256:x2"),
     action("coll", "OP (allreduce …) --gpu=NAME --bytes=1GiB --gpus=8"),
     action("reconcile", "predictions and measured rows; CSV or RUN, --gpu=NAME"),
-    action("compare", "a torch run's operators, predicted; RUN --gpu=NAME"),
+    action("compare", "a torch run's operators; RUN --gpu=NAME"),
     action("explain", "every term of a prediction saved with --json; FILE"),
     action("check", "compare predictions with known results"),
 ];

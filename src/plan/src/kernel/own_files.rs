@@ -31,8 +31,6 @@ pub(crate) struct OwnFiles {
     /// Whether a `.git` or `rgpu.toml` says where its repository or project begins, or an agent's
     /// call.
     is_marked: bool,
-    /// Whether nothing marks a repository or project, so that the root is the kernel's folder.
-    is_unmarked: bool,
     /// Whether `root` is the home folder or one above it.
     is_broad: bool,
 }
@@ -77,13 +75,12 @@ impl OwnFiles {
                 .find(|folder| real.starts_with(folder) && may_be_root(folder))
         };
         let found = marked.map(Path::to_owned).or_else(containing);
-        let is_unmarked = found.is_none();
         let root = found.unwrap_or_else(|| real.clone());
         // An agent has the project alone, also if that lies in a larger repository.
         let is_narrower =
             |project: &PathBuf| project.starts_with(&root) && real.starts_with(project);
         let root = agent_files::project().filter(is_narrower).unwrap_or(root);
-        Self { is_broad: has_home(&root), is_marked, is_unmarked, ..Self::new(real, root) }
+        Self { is_broad: has_home(&root), is_marked, ..Self::new(real, root) }
     }
 
     /// Refuses a file outside of the root, also if a link leads there, and a private file outside
@@ -126,8 +123,7 @@ impl OwnFiles {
                 self.is_shared(real, real.parent(), home.clone())
                     || self.is_shared(real, beside, home.clone())
             };
-            let is_accepted =
-                self.is_unmarked && path.canonicalize().is_ok_and(|real| is_near(&real));
+            let is_accepted = path.canonicalize().is_ok_and(|real| is_near(&real));
             if is_accepted { Ok(()) } else { Err(refusal) }
         })
     }
@@ -156,7 +152,7 @@ impl OwnFiles {
     }
 
     fn new(folder: PathBuf, root: PathBuf) -> Self {
-        Self { folder, root, is_marked: false, is_unmarked: false, is_broad: false }
+        Self { folder, root, is_marked: false, is_broad: false }
     }
 
     /// Whether a real path is that of a source, and `shared` one of the two folders above the

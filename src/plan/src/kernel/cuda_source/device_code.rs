@@ -55,6 +55,10 @@ pub(in crate::kernel) fn includes_torch(text: &str) -> bool {
 
 fn is_host_code(part: &str) -> bool {
     let line = part.trim_start();
+    // A comment before a declaration is a part of its own.
+    if line.starts_with("//") || line.starts_with("/*") {
+        return false;
+    }
     if line.starts_with('#') {
         return includes_torch(line);
     }
@@ -87,12 +91,19 @@ fn declarations(text: &str) -> Vec<&str> {
         let mut end = at + 1;
         let mut cut = false;
         match byte {
-            b'/' if rest.starts_with(b"//") => end = at + line_length(rest),
-            b'/' if rest.starts_with(b"/*") => end = at + 2 + length_to(&rest[2..], b"*/"),
+            b'/' if rest.starts_with(b"//") => {
+                end = at + line_length(rest);
+                cut = depth == 0 && text[start..at].trim().is_empty();
+            }
+            b'/' if rest.starts_with(b"/*") => {
+                end = at + 2 + length_to(&rest[2..], b"*/");
+                cut = depth == 0 && text[start..at].trim().is_empty();
+            }
             b'"' | b'\'' => end = at + quoted_length(rest),
             b'#' if was_line_start && depth == 0 && text[start..at].trim().is_empty() => {
                 end = at + directive_length(rest);
                 cut = true;
+                is_line_start = true;
             }
             b'{' if depth == 0 && opens_scope(&text[start..at]) => {
                 scopes += 1;
@@ -204,6 +215,15 @@ mod tests {
         }
         let line = |text: &str| text.lines().position(|line| line.contains("void c("));
         assert_eq!(line(&code), line(EXTENSION));
+    }
+
+    #[test]
+    fn directives_in_a_row_are_parts_of_their_own() {
+        let text = "#include <cuda_fp16.h>\n#include <torch/extension.h>\n\n\
+            /* as torch::add */ __global__ void k(float *x) { x[0] = 1; }\n";
+        let (code, left_out) = device_code(text);
+        assert_eq!(left_out, 1, "{code}");
+        assert!(code.contains("void k(") && !code.contains("extension.h"), "{code}");
     }
 
     #[test]

@@ -47,7 +47,9 @@ impl Machine<'_> {
         let before = self.variables.clone();
         let changes = changes(body, steps);
         let rounds = condition.and_then(|condition| self.rounds(condition, &changes));
+        let is_strided = condition.is_some_and(|condition| self.is_strided(condition, &changes));
         if let Some(rounds) = &rounds
+            && !is_strided
             && self.loops.len() < 64
         {
             self.loops.push(rounds.clone());
@@ -159,6 +161,20 @@ impl Machine<'_> {
             return (*step.lo.as_ref()? == Polynomial::number(1)).then_some(distance);
         }
         distance.divide_up(&step.lo?)
+    }
+
+    /// Whether a loop goes on by a step that grows with the launch, as one over the whole grid does:
+    /// more elements then mean no more rounds of a thread.
+    fn is_strided(
+        &mut self,
+        condition: &Expression,
+        changes: &HashMap<Rc<str>, Change<'_>>,
+    ) -> bool {
+        let Expression::Binary(_, counter, _) = condition else { return false };
+        let Expression::Name(name) = &**counter else { return false };
+        let Some(Change::Add(steps)) = changes.get(name) else { return false };
+        let is_number = |step: &Range| step.hi.as_ref().is_some_and(|hi| hi.as_number().is_some());
+        steps.iter().any(|step| !is_number(&self.step_range(*step)))
     }
 
     /// The rounds of `for (i = n; i > 0; --i)`.

@@ -351,6 +351,11 @@ fn instances_blocks_and_sizes_are_those_that_a_person_would_take() {
         int sms; cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
         hist<<<sms * 8, 256>>>(x, b, n); }";
     assert_eq!(sizes(strided), [1 << 24, 132]);
+    let alone = "__global__ void saxpy(int n, float a, const float *x, float *y) {
+        int stride = gridDim.x * blockDim.x;
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)
+          y[i] = a * x[i] + y[i]; }";
+    assert_eq!(sizes(alone), [1 << 24]);
     let pairs = "__global__ void pairs(float4 *x, int n) {
         int i = blockIdx.x * 256 + threadIdx.x;
         for (int t = 0; t < gridDim.x; ++t) x[i].x += x[t * 256 + threadIdx.x].y; }
