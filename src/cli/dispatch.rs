@@ -6,6 +6,7 @@
     reason = "the folder that the user named for the manual pages"
 )]
 
+use std::any::Any;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -36,6 +37,12 @@ use rgpu_run::store::RunParent;
 use rgpu_work::loops::loop_id_from_env;
 use rgpu_work::queue::own_entry;
 
+/// The words of a panic.
+fn words_of(payload: &(dyn Any + Send)) -> Option<&str> {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
+}
+
 /// Runs the command line `args` and returns the process's exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = args.into_iter().collect();
@@ -46,7 +53,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let is_exec = is_exec.is_some_and(|command| command == "exec");
     std::panic::set_hook(Box::new(move |info| {
         // Another thread may wait for this one without end.
-        if let Some(failure) = info.payload_as_str().and_then(thread_failure) {
+        if let Some(failure) = words_of(info.payload()).and_then(thread_failure) {
             let status = if is_exec { status_of_failure(&failure) } else { failure.exit as u8 };
             restore_mode();
             show_failure(&failure, status, json);
@@ -58,11 +65,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }));
     signals::outlive_file_size_limit();
     let outcome = std::panic::catch_unwind(|| start(&argv)).unwrap_or_else(|panic| {
-        let words = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
-            .unwrap_or_default();
+        let words = words_of(&*panic).unwrap_or_default().to_owned();
         Err(Failure::new(Exit::Bug, "bug", "a bug in rgpu stopped this command")
             .cause(words)
             .hint("please report it with the command and the text above"))

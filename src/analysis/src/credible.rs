@@ -109,9 +109,10 @@ fn least_time(timing: &Timing, sheet: &Peaks) -> Option<LeastTime> {
         timing.l2_bytes.filter(|size| *size > 0).map_or(UNKNOWN_L2_BYTES, |size| size as f64);
     let dram = (bytes - kept).max(0.0) / (sheet.dram * (1.0 + ROUNDED)) * 1e-3;
     let l2 = bytes / l2_rate(timing, sheet)? * 1e9;
-    Some(match dram > l2 {
-        true => LeastTime { ns: dram, limit: "DRAM" },
-        false => LeastTime { ns: l2, limit: "L2" },
+    Some(if dram > l2 {
+        LeastTime { ns: dram, limit: "DRAM" }
+    } else {
+        LeastTime { ns: l2, limit: "L2" }
     })
 }
 

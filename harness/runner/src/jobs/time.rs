@@ -106,9 +106,10 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
 /// code on the device does not reach its events.
 pub(super) fn trusted(timing: Timing, in_process: &[&LaunchTarget<'_>]) -> Timing {
     let has_host_code = in_process.iter().any(|target| matches!(target, LaunchTarget::Host(_)));
-    let (trust, reason) = match has_host_code {
-        true => (Trust::Unprotected, Some("host code of a kernel shares the clock's process")),
-        false => (Trust::Proven, None),
+    let (trust, reason) = if has_host_code {
+        (Trust::Unprotected, Some("host code of a kernel shares the clock's process"))
+    } else {
+        (Trust::Proven, None)
     };
     Timing { trust: Some(trust), trust_reason: reason.map(str::to_owned), ..timing }
 }

@@ -1,7 +1,5 @@
 //! Source code to execute instead of a command: a file, the text of `--code`, or standard input.
 
-#![expect(clippy::disallowed_methods, reason = "a snippet that the user named")]
-
 use std::path::{Path, PathBuf};
 
 use super::language::{Language, by_name, by_text, by_word};

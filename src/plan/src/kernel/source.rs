@@ -227,12 +227,13 @@ impl KernelSpec {
 /// larger than a source, such as weights.
 fn searched_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let file = agent_files::open(path)?;
-    match file.metadata()?.len() {
-        ..=MAX_SOURCE_BYTES => regular_file::read_from(file, MAX_SOURCE_BYTES),
-        ..=DEFAULT_MAX_BYTES => Ok(Vec::new()),
-        // No bundle may carry it: this refuses it by its size.
-        _ => regular_file::read_from(file, DEFAULT_MAX_BYTES),
+    let size = file.metadata()?.len();
+    if size > MAX_SOURCE_BYTES && size <= DEFAULT_MAX_BYTES {
+        return Ok(Vec::new());
     }
+    // What no bundle may carry is refused by its size.
+    let most = if size > MAX_SOURCE_BYTES { DEFAULT_MAX_BYTES } else { MAX_SOURCE_BYTES };
+    regular_file::read_from(file, most)
 }
 
 /// A line for each kernel template of a CUDA source file that would instantiate it with example

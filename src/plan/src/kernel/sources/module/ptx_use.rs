@@ -75,7 +75,7 @@ pub(super) fn uses_of(body: &str, params: &[&str]) -> Vec<ParamUse> {
         };
         let Some((operation, operands)) = text.split_once([' ', '\t']) else { continue };
         let operands: Vec<&str> = operands
-            .split(|c: char| c == ',' || c == '{' || c == '}' || c == '[' || c == ']' || c == '+')
+            .split([',', '{', '}', '[', ']', '+'])
             .map(str::trim)
             .filter(|operand| !operand.is_empty())
             .collect();
