@@ -13,7 +13,6 @@ use super::cuda_source::{device_code, includes_torch};
 use super::error::TASK_FILE;
 use super::own_files::OwnFiles;
 use super::{EntryPoint, KernelError, KernelFolders, KernelSpec, TaskSpec};
-use crate::bundle::DEFAULT_MAX_BYTES;
 use rgpu_model::agent_files;
 use rgpu_model::regular_file::{self, MAX_SOURCE_BYTES};
 
@@ -227,13 +226,10 @@ impl KernelSpec {
 /// larger than a source, such as weights.
 fn searched_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let file = agent_files::open(path)?;
-    let size = file.metadata()?.len();
-    if size > MAX_SOURCE_BYTES && size <= DEFAULT_MAX_BYTES {
+    if file.metadata()?.len() > MAX_SOURCE_BYTES {
         return Ok(Vec::new());
     }
-    // What no bundle may carry is refused by its size.
-    let most = if size > MAX_SOURCE_BYTES { DEFAULT_MAX_BYTES } else { MAX_SOURCE_BYTES };
-    regular_file::read_from(file, most)
+    regular_file::read_from(file, MAX_SOURCE_BYTES)
 }
 
 /// A line for each kernel template of a CUDA source file that would instantiate it with example
