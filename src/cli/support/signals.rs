@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::app::{show_failure, wants_json};
-use super::open_files::cannot_start;
+use super::open_files::{cannot_start, check_open_file_limit};
 use super::terminal::restore_mode;
 use rgpu_model::error::{Exit, Failure, Result};
 use rgpu_run::run::Canceller;
@@ -45,8 +45,11 @@ pub(in crate::cli) fn listen(canceller: Canceller) -> Result<()> {
 /// From now on a file that may not grow (`ulimit -f`) is an error of its write, which removes what is
 /// half-written. By default the signal of it ends the process.
 pub(in crate::cli) fn outlive_file_size_limit() {
-    // Without an event loop the default stays.
-    if let Ok(runtime) = Builder::new_current_thread().enable_io().build() {
+    // Without an event loop the default stays. With too few files its signals panic, and the command
+    // is refused for want of them.
+    if check_open_file_limit().is_ok()
+        && let Ok(runtime) = Builder::new_current_thread().enable_io().build()
+    {
         let _entered = runtime.enter();
         let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     }
